@@ -253,7 +253,9 @@ class SchemaSource:
 
 
 def _nearest(name: TableName, tables: Collection[str]) -> str | None:
-    """Return a hint that names the base table nearest to a missing table, or None."""
+    """Return a hint, such as the base table nearest to a missing table, or None."""
+    if name.is_pattern:
+        return "name one table: only consumers, mirror and scylla-cdc tail take a pattern"
     base = TableName(name.keyspace, name.name.removesuffix(LOG_SUFFIX))
     if base.name in tables:
         return f"give its base table, {base}, which has no CDC log"

@@ -101,7 +101,7 @@ class ConsumerRuntime:
             subscription.store, read.retry_deadline, self._recorder, self._hurry
         )
         self._readers = TableReaders(subscription, stopping)
-        self._discovery = Discovery(patterns, subscription.named)
+        self._discovery = Discovery(tables)
         self._is_looking = bool(patterns)
         """Whether more tables may be found, so that the run does not end without them."""
         self._leases = Leases(self._store, config, stopping)

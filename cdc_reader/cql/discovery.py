@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from cdc_reader._log import get_logger
 from cdc_reader.cql.names import TableName
@@ -16,15 +16,15 @@ Logged = Callable[[str], Iterable[TableName]]
 
 
 class Discovery:
-    """Finds tables that match `patterns` and have a log, except for the tables in `named`.
+    """Finds tables that match the patterns in `names` and have a log, except for the other names.
 
     Thread-safe. A table is found until it is taken or left out. A table that was left out is found
     again once a look has shown that it, or its log, is gone: then it is another table.
     """
 
-    def __init__(self, patterns: Iterable[TableName], named: Iterable[TableName] = ()) -> None:
-        self.patterns = tuple(patterns)
-        self._taken = {*named}
+    def __init__(self, names: Collection[TableName]) -> None:
+        self.patterns = tuple(name for name in names if name.is_pattern)
+        self._taken = {*names}
         self._left_out: set[TableName] = set()
         self._lock = threading.Lock()
 

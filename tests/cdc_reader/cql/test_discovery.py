@@ -32,9 +32,9 @@ def test_only_tables_with_a_log_are_found(
         "CREATE TABLE {k}.x_scylla_cdc_log (p int PRIMARY KEY)",
     ):
         scylla.session.execute(statement.replace("{k}", keyspace))
-    patterns = [TableName(keyspace, "*"), TableName(keyspace, "a*"), TableName("nowhere", "*")]
+    names = [TableName(keyspace, name) for name in ("*", "a*", "named")]
     opened = Connection(connection, ReadConfig())
-    found = Discovery(patterns, [TableName(keyspace, "named")]).look(SchemaSource(opened).logged)
+    found = Discovery([*names, TableName("nowhere", "*")]).look(SchemaSource(opened).logged)
     opened.close()
     assert found == [TableName(keyspace, "B"), TableName(keyspace, "a")]
 
