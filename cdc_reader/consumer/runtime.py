@@ -240,6 +240,8 @@ class ConsumerRuntime:
         is_named = name in self._subscription.named
         if is_named or isinstance(error, LeaseLostError) or self._store.is_broken:
             raise error
+        if name in self._progress:
+            self._progress[name].leave_out()
         self._discovery.leave_out(name, error)
         self._reach(name, FOREVER)
 
@@ -388,7 +390,6 @@ class ConsumerRuntime:
             self._read(progress, table, reading, end)
         except _OF_A_TABLE as error:
             self._leave_out(progress.table, error)
-            progress.finish()
 
     def _read(
         self,

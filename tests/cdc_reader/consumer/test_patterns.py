@@ -16,6 +16,7 @@ from cdc_reader.changes.change import Change
 from cdc_reader.checkpoints import MemoryCheckpoints
 from cdc_reader.checkpoints.store import CheckpointName, Owner
 from cdc_reader.cluster import SchemaSource
+from cdc_reader.config import ConnectionConfig
 from cdc_reader.consumer import CdcConsumer, ConsumerConfig
 from cdc_reader.cql.names import TableName
 from cdc_reader.errors import (
@@ -25,11 +26,11 @@ from cdc_reader.errors import (
     LeaseHeldError,
     TableNotFoundError,
 )
-from cdc_reader.metrics import ROWS, MemoryMetrics
+from cdc_reader.metrics import CHECKPOINTS, LAG, ROWS, MemoryMetrics
+from cdc_reader.testing import EmbeddedScylla, ManualClock
 from tests.cdc_reader.consumer.conftest import PATIENCE, READ, now
 
 if TYPE_CHECKING:
-    from cdc_reader.config import ConnectionConfig
     from cdc_reader.testing import Scylla
 
 Write = Callable[..., None]
@@ -152,6 +153,31 @@ def test_a_pattern_follows_what_exists_and_what_comes_later(
     assert [f"table='{keyspace}.{name}'" in text for name, text in zip("upv", found, strict=True)]
     [started] = [text for text in caplog.messages if "event='started'" in text]
     assert f"tables='{keyspace}.*'" in started
+
+
+def test_a_dropped_table_falls_no_further_behind(
+    server: EmbeddedScylla, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The lag of a table that is gone stays as it is."""
+    caplog.set_level("INFO")
+    seen, metrics = Seen(), MemoryMetrics()
+    for name in "tu":
+        server.execute(f"CREATE TABLE ks.{name} {COLUMNS} {WITH_LOG}")
+        server.execute(f"INSERT INTO ks.{name} (p, c) VALUES (1, 1)")
+    gone, other = TableName("ks", "t"), TableName("ks", "u")
+    connection = ConnectionConfig(server.contact_point)
+    clock.advance(1_000_000)
+    followed = consumer(connection, "ks.*", seen, clock=clock, metrics=metrics)
+    with running(followed) as errors:
+        assert {seen.next(), seen.next()} == {("t", 1), ("u", 1)}
+        server.execute("DROP TABLE ks.t")
+        while "table_gone" not in caplog.text:
+            assert not errors
+        clock.advance(7_200_000_000)
+        saved = metrics[CHECKPOINTS, other]
+        while metrics[CHECKPOINTS, other] < saved + 2:  # each save comes after the lags are set
+            assert not errors
+    assert metrics[LAG, gone] < 7_200
 
 
 def test_a_name_and_a_pattern_continue_at_the_same_position(
