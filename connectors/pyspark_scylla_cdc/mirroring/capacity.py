@@ -1,6 +1,6 @@
 """How many copies a driver has memory for.
 
-Measured with up to 24 copies of small tables in one session of Spark 4.2: each query keeps 10 to 18
+Measured with up to 24 copies of small tables in one session of Spark 4.3: each query keeps 10 to 18
 MiB of the heap after a garbage collection, and a process of Python, of 110 MiB, that plans its
 micro-batches. A heap needs room beside what it keeps, so twice as much is counted; the memory
 outside the heap includes the stacks of the query's threads.
