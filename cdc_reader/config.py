@@ -275,6 +275,16 @@ class ReadConfig:
     max_queries_per_second: float | None = field(default=None, validator=POSITIVE_NUMBER)
 
 
+_EAGER_REFRESH = 1_000_000
+"""µs between refreshes of the schema and the generations, even if rows are polled more often."""
+
+
+def refresh_interval(config: ReadConfig) -> int:
+    """Return the time between two looks at the schema and the generations, in µs."""
+    is_eager = config.delivery is DeliveryMode.EAGER
+    return _EAGER_REFRESH if is_eager else poll_interval(config)
+
+
 def poll_interval(config: ReadConfig) -> int:
     """Return the time between two polls, in µs."""
     is_eager = config.delivery is DeliveryMode.EAGER

@@ -44,7 +44,7 @@ from cdc_reader.consumer.events import ConsumerEvent
 from cdc_reader.consumer.handling import TakesUndecoded
 from cdc_reader.consumer.lifecycle import unlogged
 from cdc_reader.consumer.signals import stopped_by_signals
-from cdc_reader.cql.names import TableName
+from cdc_reader.cql.names import TableName, tables_or_patterns
 from cdc_reader.errors import HandlerError
 
 _APPLICATION = "tail"
@@ -126,15 +126,19 @@ def command(
     same microsecond are printed table by table and stream by stream. Only changes marked (late) are
     out of order. With --eager, changes are printed sooner, but in no particular order.
 
+    A pattern such as 'shop.*' stands for all tables of a keyspace that have a log, also for those
+    that appear later. Quote it, so that the shell leaves the * as it is.
+
     Changes go to stdout, and everything else goes to stderr.
     """
     if snapshot == SnapshotMode.INITIAL:
         follow = from_snapshot(follow, "--snapshot is 'initial'")
     with cli_errors():
-        names = list(dict.fromkeys(map(TableName.parse, tables)))
+        names = tables_or_patterns(tables)
         follow = _checked(connection, names, follow)
         store = place.open(connection) if place else MemoryCheckpoints()
-        printer = Printer(len(names) > 1, as_json, limit or FOREVER)
+        is_one = len(names) == 1 and not names[0].is_pattern
+        printer = Printer(not is_one, as_json, limit or FOREVER)
         with _writing():
             _tail(connection, names, follow, snapshot, Kept(store, application), printer)
 
@@ -144,10 +148,10 @@ def _checked(
 ) -> FollowOptions:
     """Return the options with relative times resolved by the cluster's clock.
 
-    Raises an error for a table that cannot be followed.
+    Raises an error for a table that is named and cannot be followed.
     """
     with closing(Connection(connection, ReadConfig())) as queries:
-        for name in names:
+        for name in (each for each in names if not each.is_pattern):
             SchemaSource(queries).log_schema(name)
         return follow.corrected(queries)
 
@@ -186,7 +190,7 @@ def _tail(
     try:
         with unlogged(), stopped_by_signals(consumer.stop):
             for name in names:
-                saved = kept.position(name, follow.shard)
+                saved = None if name.is_pattern else kept.position(name, follow.shard)
                 click.echo(_greeting(name, follow, snapshot, saved), err=True)
             consumer.run()
     finally:
@@ -200,6 +204,8 @@ def _greeting(name: TableName, follow: FollowOptions, snapshot: str, saved: Micr
     if snapshot == SnapshotMode.INITIAL and saved is None:
         where = "now, after the rows it has"
     resumed = "" if saved is None else ", where the last run stopped"
+    if name.is_pattern:
+        resumed = ", or from its checkpoint, each table, also those that appear later"
     window = seconds(follow.read.confidence_window)
     if follow.read.delivery is DeliveryMode.EAGER:
         when = "changes are shown at once, in the order in which they are found"

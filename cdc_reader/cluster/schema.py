@@ -153,6 +153,13 @@ class SchemaSource:
         types = _UserTypes(name.keyspace, self._rows("*", "types", name.keyspace))
         return self._table_schema(name, types, state)
 
+    def logged(self, keyspace: str) -> list[TableName]:
+        """Return the tables of the keyspace that have a log; none if there is no such keyspace."""
+        tables = {row["table_name"] for row in self._rows("table_name", "tables", keyspace)}
+        logs = {table + LOG_SUFFIX for table in tables} & tables
+        bases = (TableName(keyspace, table) for table in tables - logs)
+        return [base for base in bases if base.log.name in logs]
+
     def keyspace_creation(self, keyspace: str) -> str | None:
         """Return the statement that creates the keyspace; None if the keyspace exists.
 
@@ -246,7 +253,9 @@ class SchemaSource:
 
 
 def _nearest(name: TableName, tables: Collection[str]) -> str | None:
-    """Return a hint that names the base table nearest to a missing table, or None."""
+    """Return a hint, such as the base table nearest to a missing table, or None."""
+    if name.is_pattern:
+        return "name one table: only consumers, mirror and scylla-cdc tail take a pattern"
     base = TableName(name.keyspace, name.name.removesuffix(LOG_SUFFIX))
     if base.name in tables:
         return f"give its base table, {base}, which has no CDC log"

@@ -62,6 +62,9 @@ class TablesInOrder:
     Each table must pass its changes in order of write time. Changes of the same microsecond are
     delivered table by table, in the order of `tables`. A table that waits holds its batch in
     memory, so memory is bounded by one batch per table.
+
+    `tables` may include patterns, which deliver nothing: how far a pattern has reached says before
+    which time the tables that it will find have no changes.
     """
 
     def __init__(self, tables: Sequence[TableName]) -> None:
@@ -70,6 +73,12 @@ class TablesInOrder:
         self._ranks = {table: rank for rank, table in enumerate(tables)}
         self._is_closed = False
         self._moved = threading.Condition()
+
+    def add(self, table: TableName) -> None:
+        """Let one more table deliver changes, after the others for changes of the same time."""
+        with self._moved:
+            self._next[table] = BEGINNING
+            self._ranks.setdefault(table, len(self._ranks))
 
     def parts(self, table: TableName, times: Sequence[Micros]) -> Iterator[range]:
         """Yield consecutive ranges of the changes' indices, each when its changes may be delivered.

@@ -55,7 +55,11 @@ class CdcConsumer:
 
     Args:
         connection: the cluster's contact points, such as ``host:9042``, or a `ConnectionConfig`.
-        tables: one or several tables, which share workers and limits.
+        tables: one or several tables, which share workers and limits, or patterns such as
+            ``shop.*``, in which ``*`` is any characters of a table's name. A pattern stands for the
+            tables of its keyspace that have a log, also for those that appear later: they are
+            looked for at each refresh of the generations. A table that is dropped, or that cannot
+            be followed (event ``table_left_out``), does not stop the others.
         handler: called in the thread that calls `run`, and in one more thread for each further
             worker; see `ConsumerConfig` for what happens if it raises.
         dead_letter: called with each change that the handler failed on, or that has values which

@@ -110,37 +110,54 @@ class Leases:
 
     def __init__(
         self,
-        names: Iterable[CheckpointName],
         store: LeasingStore,
         config: ConsumerConfig,
         stopping: threading.Event,
     ) -> None:
-        self._names = sorted(names, key=lambda name: str(name.table))
         self._store = store
+        self._owner = Owner.of_this_process(SystemClock().now())
         self._config = config
         self._interval = config.lease.total_seconds() / 3
         self._stopping = stopping
         self._leases: dict[TableName, Lease] = {}
+        self._told: dict[TableName, Owner] = {}
+        """The holders of other leases, as last reported."""
         self._due = threading.Event()
         self._has_ended = False
 
     def __getitem__(self, table: TableName) -> Lease:
         return self._leases[table]
 
-    def acquire(self) -> bool:
-        """Acquire all leases; return False if stopped while waiting for one.
+    def acquire(self, names: Iterable[CheckpointName]) -> bool:
+        """Acquire all of these leases; return False if stopped while waiting for one.
 
         Raises LeaseHeldError if another consumer holds a lease and the configuration says not to
         wait. All consumers acquire leases in the same order, so no two consumers wait for each
         other.
         """
-        clock, owner = SteadyClock(), Owner.of_this_process(SystemClock().now())
-        for name in self._names:
-            lease = Lease(self._store, name, owner, self._config.lease, clock)
-            if not self._acquire(lease):
-                return False
-            self._leases[name.table] = lease
+        for name in sorted(names, key=lambda name: str(name.table)):
+            while not self.take(name):
+                if self._stopping.wait(min(self._interval, _LONGEST_PAUSE)):
+                    return False
+                for held in self._all:
+                    held.renew()
         return True
+
+    def take(self, name: CheckpointName) -> bool:
+        """Acquire a lease without waiting; return False if another consumer holds it.
+
+        Raises LeaseHeldError if the configuration says not to wait.
+        """
+        if name.table in self._leases:
+            return True
+        lease = Lease(self._store, name, self._owner, self._config.lease, SteadyClock())
+        holder = lease.acquire()
+        if holder is None:
+            self._leases[name.table] = lease
+        elif holder != self._told.get(name.table):
+            self._report_holder(name, holder)
+            self._told[name.table] = holder
+        return holder is None
 
     def keep(self) -> None:
         """Renew the leases until `end`; raise LeaseLostError if one is lost."""
@@ -150,7 +167,7 @@ class Leases:
             if self._has_ended:
                 return
             try:
-                for lease in self._leases.values():
+                for lease in self._all:
                     lease.renew()
             except StoppedError:  # the leases last long enough to shut down
                 return
@@ -173,7 +190,7 @@ class Leases:
 
     def release(self) -> None:
         """Release the leases; a lease that cannot be released expires."""
-        for lease in self._leases.values():
+        for lease in self._all:
             try:
                 lease.release()
             except CdcError as error:
@@ -181,17 +198,10 @@ class Leases:
                 if isinstance(error, StoppedError):
                     return  # the store does not respond: do not wait for it once per table
 
-    def _acquire(self, lease: Lease) -> bool:
-        reported: Owner | None = None
-        while (holder := lease.acquire()) is not None:
-            if holder != reported:
-                self._report_holder(lease.name, holder)
-                reported = holder
-            if self._stopping.wait(min(self._interval, _LONGEST_PAUSE)):
-                return False
-            for held in self._leases.values():
-                held.renew()
-        return True
+    @property
+    def _all(self) -> list[Lease]:
+        """The leases held now; another thread may add to them."""
+        return [*self._leases.values()]
 
     def _report_holder(self, name: CheckpointName, holder: Owner) -> None:
         if self._config.on_held is OnHeld.FAIL:

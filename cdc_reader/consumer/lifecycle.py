@@ -47,9 +47,14 @@ class Lifecycle:
     def started(self, store: object) -> None:
         """Log where each table is begun, and where checkpoints are saved."""
         texts = {*self._begins.values()}
-        each = (f"{table} {text}" for table, text in self._begins.items())
-        begins = texts.pop() if len(texts) == 1 else "; ".join(each)
+        each = (f"{table} {text}" for table, text in [*self._begins.items()])
+        begins = texts.pop() if len(texts) == 1 else "; ".join(each) or "when there is a table"
         log.warning("started", **self._facts, begins=begins, checkpoints=str(store))
+
+    def joined(self, table: TableName) -> None:
+        """Log where a table is begun that appeared after the start."""
+        facts = {**self._facts, "table": str(table)}
+        log.warning("table_found", **facts, begins=self._begins[table])
 
     def failed(self, table: TableName) -> None:
         """Note that a request for a table failed, and is repeated."""

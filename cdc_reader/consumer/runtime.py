@@ -12,23 +12,34 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 
-from cdc_reader._time import FOREVER, Micros
+from cdc_reader._time import BEGINNING, FOREVER, Micros, duration_micros
 from cdc_reader.changes.change import Change
 from cdc_reader.changes.grouping import TableChanges
 from cdc_reader.checkpoints.lease import Lease
 from cdc_reader.checkpoints.store import CheckpointName
-from cdc_reader.config import DeliveryMode, SnapshotMode
+from cdc_reader.config import DeliveryMode, SnapshotMode, refresh_interval
 from cdc_reader.consumer.admission import InFlightLimit, TablesInOrder
 from cdc_reader.consumer.events import ConsumerEvent, RowsLost, SnapshotBegins
 from cdc_reader.consumer.handling import check_done
 from cdc_reader.consumer.leases import Leases, RetryingCheckpoints
 from cdc_reader.consumer.lifecycle import Lifecycle
+from cdc_reader.consumer.readers import TableReaders
 from cdc_reader.consumer.snapshot_start import snapshot_start
 from cdc_reader.consumer.subscription import Subscription
 from cdc_reader.consumer.table_progress import InFlightPage, Share, TableProgress
+from cdc_reader.cql.discovery import Discovery
 from cdc_reader.cql.names import TableName
 from cdc_reader.decoding import Entries
-from cdc_reader.errors import CheckpointError, HandlerError, StoppedError
+from cdc_reader.errors import (
+    CdcError,
+    CheckpointError,
+    ConfigurationError,
+    HandlerError,
+    LeaseLostError,
+    PermissionDeniedError,
+    SchemaError,
+    StoppedError,
+)
 from cdc_reader.metrics import (
     CHECKPOINT_RETRIES,
     HANDLER_ERRORS,
@@ -38,7 +49,6 @@ from cdc_reader.metrics import (
     ROWS,
     SNAPSHOT_ROWS,
 )
-from cdc_reader.reader import CdcReader
 from cdc_reader.reading.cursor import Checkpoint
 from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
 from cdc_reader.reading.follower import Follower
@@ -52,6 +62,8 @@ _MOST_CHANGES = 10_000
 """The number of changes in flight at which reading waits; bounds what is remembered of them."""
 _FROM_ZERO = (LOSSES, HANDLER_ERRORS, CHECKPOINT_RETRIES)
 """Counters that are recorded as 0 at the start, so that their first event is an increase."""
+_OF_A_TABLE = (SchemaError, PermissionDeniedError, ConfigurationError, CheckpointError)
+"""Errors that may say why one table cannot be followed."""
 _TICK = 1.0
 """Seconds between updates of the gauges, and between checks for checkpoints that are due."""
 
@@ -82,27 +94,21 @@ class ConsumerRuntime:
         self._recorder = subscription.metrics
         config, read = subscription.config, subscription.read
         self._limit = InFlightLimit(_MOST_CHANGES, config.max_bytes)
-        is_merged = read.delivery is DeliveryMode.ORDERED and len(subscription.tables) > 1
-        self._turns = TablesInOrder(subscription.tables) if is_merged else None
+        tables, patterns = subscription.tables, subscription.patterns
+        is_merged = read.delivery is DeliveryMode.ORDERED and (len(tables) > 1 or bool(patterns))
+        self._turns = TablesInOrder(tables) if is_merged else None
         self._store = RetryingCheckpoints(
             subscription.store, read.retry_deadline, self._recorder, self._hurry
         )
-        self._reader = CdcReader(
-            subscription.connection,
-            *subscription.tables,
-            config=read,
-            clock=subscription.clock,
-            shard=subscription.shard,
-        )
-        names = (
-            CheckpointName(subscription.application, table, str(subscription.shard))
-            for table in subscription.tables
-        )
-        self._leases = Leases(names, self._store, config, stopping)
+        self._readers = TableReaders(subscription, stopping)
+        self._discovery = Discovery(tables)
+        self._is_looking = bool(patterns)
+        """Whether more tables may be found, so that the run does not end without them."""
+        self._leases = Leases(self._store, config, stopping)
         self.saves_each = not config.checkpoint_interval
         """Whether a checkpoint is saved after each change."""
         self._lifecycle = Lifecycle(self._facts())
-        self._progress: list[TableProgress] = []
+        self._progress: dict[TableName, TableProgress] = {}
         self._threads: list[threading.Thread] = []
         self._to_save = threading.Event()
         self._starting, self._is_closed = threading.Lock(), False
@@ -158,7 +164,7 @@ class ConsumerRuntime:
         self._limit.close()
         if self._turns is not None:
             self._turns.close()
-        self._reader.stop()
+        self._readers.stop()
         self._to_save.set()
 
     def close(self) -> None:
@@ -179,28 +185,93 @@ class ConsumerRuntime:
             self._leases.release()
         if self._subscription.checkpoints is None:
             self._store.close()
-        self._reader.close()
-        if self._progress:
-            self._lifecycle.stopped({each.table: each.saved for each in self._progress})
+        self._readers.close()
+        if self._threads:
+            self._lifecycle.stopped({each.table: each.saved for each in self._all_progress})
         if self._errors:
             raise self._errors[0]
 
     def _start(self) -> None:
-        if not self._leases.acquire():
+        named, patterns = self._subscription.named, self._subscription.patterns
+        looked = self._readers.now() if patterns else BEGINNING
+        found = self._readers.look(self._discovery)
+        if not self._leases.acquire(map(self._name, (*named, *found))):
             return
-        now = self._reader.now()
+        now = self._readers.now()
         end = self._subscription.last_position(now)
-        for table in self._reader.tables:
-            progress, reading = self._begin(table, now)
-            self._progress.append(progress)
-            read = partial(self._read, progress, table, reading, end)
-            self._spawn(f"cdc-read-{table.name}", read)
+        for table in named:
+            self._follow(table, now, end)
+        for table in found:
+            self._follow_found(table, now, end)
         self._spawn("cdc-checkpoints", self._save_often)
         self._spawn("cdc-leases", self._leases.keep)
-        if self._stopping.is_set():
-            self._reader.stop()  # stops the tables whose read was set up after `stop` was called
-        for thread in self._threads:
+        if patterns:
+            self._spawn("cdc-tables", partial(self._look_often, looked, now, end))
+        for thread in [*self._threads]:
             thread.start()
+
+    def _name(self, table: TableName) -> CheckpointName:
+        subscription = self._subscription
+        return CheckpointName(subscription.application, table, str(subscription.shard))
+
+    def _follow(self, name: TableName, now: Micros, end: Micros) -> threading.Thread:
+        """Begin to read a table; return the thread that will read it."""
+        table = self._readers.open(name)
+        progress, reading = self._begin(table, now)
+        self._progress[name] = progress
+        if self._stopping.is_set():
+            table.stop()  # its read was set up after `stop` was called
+        read = partial(self._read_to_end, progress, table, reading, end)
+        return self._spawn(f"cdc-read-{name}", read)
+
+    def _follow_found(self, name: TableName, now: Micros, end: Micros) -> threading.Thread | None:
+        """Begin to read a table that a pattern found, or leave it out."""
+        self._discovery.take(name)
+        if self._turns is not None:
+            self._turns.add(name)
+        try:
+            return self._follow(name, now, end)
+        except _OF_A_TABLE as error:
+            self._leave_out(name, error)
+            return None
+
+    def _leave_out(self, name: TableName, error: CdcError) -> None:
+        """Go on without a table; raise the error if the table was named, or is not the reason."""
+        is_named = name in self._subscription.named
+        if is_named or isinstance(error, LeaseLostError) or self._store.is_broken:
+            raise error
+        if name in self._progress:
+            self._progress[name].leave_out()
+        self._discovery.leave_out(name, error)
+        self._reach(name, FOREVER)
+
+    def _look_often(self, looked: Micros, now: Micros, end: Micros) -> None:
+        """Follow tables as they appear, until all that may have changes before `end` are found.
+
+        A table that a look does not find has no settled change at the time of that look, `looked`.
+        """
+        read = self._subscription.read
+        interval, confidence = refresh_interval(read), duration_micros(read.confidence_window)
+        with suppress(StoppedError):
+            while (reached := looked - confidence) < end:
+                for pattern in self._discovery.patterns:
+                    self._reach(pattern, reached)
+                self._readers.clock.sleep(interval, self._stopping)
+                looked = self._readers.now()
+                self._look(now, end)
+            for pattern in self._discovery.patterns:
+                self._reach(pattern, FOREVER)
+            self._is_looking = False
+            self._wake()
+
+    def _look(self, now: Micros, end: Micros) -> None:
+        """Follow the tables that have appeared, except for those that other consumers follow."""
+        for name in self._readers.look(self._discovery):
+            if not self._leases.take(self._name(name)):
+                continue
+            if (thread := self._follow_found(name, now, end)) is not None:
+                self._lifecycle.joined(name)
+                thread.start()
 
     def _begin(
         self, table: TableReader, now: Micros
@@ -230,7 +301,7 @@ class ConsumerRuntime:
             reading,
             limit=self._limit,
             settled=subscription.read.delivery is not DeliveryMode.EAGER,
-            now=self._reader.clock.estimate,
+            now=self._readers.clock.estimate,
             recorder=self._recorder,
             on_event=self._report,
             wake=self._wake,
@@ -297,16 +368,28 @@ class ConsumerRuntime:
             raise HandlerError(f"on_event of {event.table} failed: {error!r}") from error
         check_done("on_event", returned)
 
-    def _spawn(self, name: str, work: Callable[[], None]) -> None:
-        self._threads.append(
-            threading.Thread(target=self._run, args=(work,), name=name, daemon=True)
-        )
+    def _spawn(self, name: str, work: Callable[[], None]) -> threading.Thread:
+        thread = threading.Thread(target=self._run, args=(work,), name=name, daemon=True)
+        self._threads.append(thread)
+        return thread
 
     def _run(self, work: Callable[[], None]) -> None:
         try:
             work()
         except BaseException as error:  # noqa: BLE001 - `close` raises it
             self.fail(error)
+
+    def _read_to_end(
+        self,
+        progress: TableProgress,
+        table: TableReader,
+        reading: Follower | SnapshotReader,
+        end: Micros,
+    ) -> None:
+        try:
+            self._read(progress, table, reading, end)
+        except _OF_A_TABLE as error:
+            self._leave_out(progress.table, error)
 
     def _read(
         self,
@@ -394,7 +477,7 @@ class ConsumerRuntime:
         while not self._stopping.is_set():
             reached = self._to_save.wait(_TICK)
             self._to_save.clear()
-            for progress in self._progress:
+            for progress in self._all_progress:
                 progress.acknowledge_all()
                 progress.show()
             if reached or time.monotonic() >= due:
@@ -403,7 +486,7 @@ class ConsumerRuntime:
             self._stopping.wait(min(interval, _TICK))
 
     def _save(self) -> None:
-        for progress in self._progress:
+        for progress in self._all_progress:
             progress.acknowledge_all()
             if self._store.is_broken:
                 return  # a retry would fail too
@@ -432,5 +515,10 @@ class ConsumerRuntime:
     def _wake(self) -> None:
         """Save soon what has been reached; end the run if nothing is left to read and handle."""
         self._to_save.set()
-        if all(progress.is_finished for progress in self._progress):
+        if not self._is_looking and all(each.is_finished for each in self._all_progress):
             self.end()
+
+    @property
+    def _all_progress(self) -> list[TableProgress]:
+        """The progress of each table; another thread may add tables."""
+        return [*self._progress.values()]

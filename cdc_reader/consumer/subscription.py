@@ -29,7 +29,7 @@ from cdc_reader.config import (
 )
 from cdc_reader.consumer.config import ConsumerConfig
 from cdc_reader.consumer.events import OnEvent
-from cdc_reader.cql.names import TableName, table_names
+from cdc_reader.cql.names import TableName, tables_or_patterns
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.metrics import NoMetrics, Recorder
 from cdc_reader.streams.shard import Shard
@@ -67,7 +67,7 @@ class Subscription:
     """What a consumer follows; see `CdcConsumer`. Raises ConfigurationError for invalid values."""
 
     connection: ConnectionConfig = field(converter=as_connection)
-    tables: tuple[TableName, ...] = field(converter=table_names)
+    tables: tuple[TableName, ...] = field(converter=tables_or_patterns)
     application: str
     start: Moment
     snapshot: SnapshotMode = field(converter=_snapshot)
@@ -112,6 +112,16 @@ class Subscription:
         start_micros(self.start, now), self.last_position(now)
         if is_relative(self.end) == is_relative(self.start):
             self.first_position(now)
+
+    @property
+    def patterns(self) -> tuple[TableName, ...]:
+        """The patterns among `tables`."""
+        return tuple(name for name in self.tables if name.is_pattern)
+
+    @property
+    def named(self) -> tuple[TableName, ...]:
+        """The others, which are names of tables."""
+        return tuple(name for name in self.tables if not name.is_pattern)
 
     @cached_property
     def store(self) -> CheckpointStore:

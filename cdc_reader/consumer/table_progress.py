@@ -177,7 +177,7 @@ class TableProgress:
         self._outstanding = 0
         self._shares: set[Share] = set()
         """The shares with changes that are not acknowledged."""
-        self._is_read = False
+        self._is_read = self._is_left_out = False
         self._lock, self._reporting, self._saving = (threading.Lock() for _ in range(3))
 
     @property
@@ -270,6 +270,11 @@ class TableProgress:
         self._is_read = True
         self._wake()
 
+    def leave_out(self) -> None:
+        """Record that the table is read no more, and therefore falls no further behind."""
+        self._is_left_out = True
+        self.finish()
+
     def save(self) -> None:
         """Save the progress since the last save, if there is any."""
         with self._saving:
@@ -288,7 +293,7 @@ class TableProgress:
         self._recorder.set(OUTSTANDING, self.table, self._outstanding)
         if isinstance(self._reading, SnapshotReader):
             self._show_share(self._reading.share)
-        if (position := self._oldest_unread()) is None:
+        if self._is_left_out or (position := self._oldest_unread()) is None:
             return
         now, ttls = self._now(), self._reading.ttls
         self._recorder.set(LAG, self.table, max(0, now - position) / _SECOND)

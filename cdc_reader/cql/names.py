@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from fnmatch import fnmatchcase
 from typing import Self
 
 from attrs import frozen
@@ -13,6 +14,8 @@ from cdc_reader.cql.reserved_words import RESERVED
 from cdc_reader.errors import ConfigurationError
 
 LOG_SUFFIX = "_scylla_cdc_log"
+
+_ANY = "*"
 
 _BARE = re.compile(r"[a-z][a-z0-9_]*")
 _LONGEST = 1_000
@@ -76,6 +79,15 @@ class TableName:
         return self.name.endswith(LOG_SUFFIX)
 
     @property
+    def is_pattern(self) -> bool:
+        """True for a pattern such as ``shop.*``: no table has a ``*`` in its name."""
+        return _ANY in self.name
+
+    def matches(self, name: TableName) -> bool:
+        """Return True if this pattern stands for the table `name`; ``*`` is any characters."""
+        return self.keyspace == name.keyspace and fnmatchcase(name.name, self.name)
+
+    @property
     def cql(self) -> str:
         """The name as CQL text, quoted because it may be a reserved word in some version."""
         return f"{quoted(self.keyspace)}.{quoted(self.name)}"
@@ -92,6 +104,18 @@ def table_names(names: str | TableName | Iterable[str | TableName]) -> tuple[Tab
     if found := tuple(dict.fromkeys(map(TableName.of, listed))):
         return found
     raise ConfigurationError("tables", names, "give at least one table, as 'keyspace.table'")
+
+
+def tables_or_patterns(
+    names: str | TableName | Iterable[str | TableName],
+) -> tuple[TableName, ...]:
+    """Return the distinct names and patterns; raise ConfigurationError for none, or a bad one."""
+    found = table_names(names)
+    for name in found:
+        if _ANY in name.keyspace:
+            remedy = "name one keyspace: only the name of the table may have a *"
+            raise ConfigurationError("tables", str(name), remedy)
+    return found
 
 
 def without_case(name: str) -> str:

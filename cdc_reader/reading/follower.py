@@ -18,7 +18,13 @@ from attrs import evolve, frozen
 
 from cdc_reader._log import get_logger
 from cdc_reader._time import BEGINNING, FOREVER, Clock, Micros, duration_micros
-from cdc_reader.config import DeliveryMode, LateRowsMode, ReadConfig, poll_interval
+from cdc_reader.config import (
+    DeliveryMode,
+    LateRowsMode,
+    ReadConfig,
+    poll_interval,
+    refresh_interval,
+)
 from cdc_reader.errors import ConfigurationError, StoppedError
 from cdc_reader.reading import tuning
 from cdc_reader.reading.advance import (
@@ -51,12 +57,6 @@ from cdc_reader.streams.window import Window, WindowSize
 
 logger = get_logger(__name__)
 
-_REFRESH_INTERVAL = 1_000_000
-"""µs between refreshes of the schema and the generations, even if rows are polled more often.
-
-Between two refreshes, only chunks of streams that are due are polled, and the position does not
-move. A new column is noticed when its first row is read.
-"""
 _SHARED = 500_000
 """Passes of several tables that begin within this time, in µs, see the cluster as of one moment."""
 
@@ -111,9 +111,12 @@ class Follower:
         self._losses = FollowerLosses(config.data_loss, start, on_loss, at_oldest=at_oldest)
         self._size = WindowSize(duration_micros(config.window), tuning.LONGEST_WINDOW)
         self._poll_interval = poll_interval(config)
-        interval = _REFRESH_INTERVAL if self._is_eager else self._poll_interval
-        self._shared = min(_SHARED, interval // 2)
+        self._refresh_interval = refresh_interval(config)
+        self._shared = min(_SHARED, self._refresh_interval // 2)
         self._refreshed = BEGINNING
+        """The time of the last refresh. Until the next one, eager delivery polls only the chunks of
+        streams that are due, and the position does not move. A new column is noticed when its first
+        row is read."""
         self._view: View | None = None
         self._was_idle = False
         """True if the last window that ended at the horizon was empty."""
@@ -165,7 +168,7 @@ class Follower:
     def _parts(self, end: Micros) -> Iterator[Part]:
         while not self._stop.is_set():
             began = self._clock.now()
-            if not (self._is_eager and 0 <= began - self._refreshed < _REFRESH_INTERVAL):
+            if not (self._is_eager and 0 <= began - self._refreshed < self._refresh_interval):
                 self._refreshed, self._view = began, self._refresh(began, end)
                 if self._view is not None:
                     yield from self._pass(self._view, end)

@@ -73,5 +73,5 @@ def test_reading_imports_neither_formats_nor_pandas(
         check=True,
         timeout=120,
     )
-    assert "cdc_reader.reader" in (imported := set(ran.stdout.split()))
+    assert "cdc_reader.table_reader" in (imported := set(ran.stdout.split()))
     assert not imported & UNUSED

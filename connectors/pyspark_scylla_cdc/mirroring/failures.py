@@ -8,8 +8,8 @@ from cdc_reader.errors import CdcError, MirrorError
 
 _QUERY = "=== Streaming Query ==="
 """What Spark puts between an error and the plan of the query."""
-_OURS = re.compile(r"\bcdc_reader\.errors\.\w+: (.+)")
-"""An error of the source, as Spark quotes it."""
+_OURS = re.compile(r"\bcdc_reader\.errors\.(\w+): (.+)")
+"""The class and the message of an error of the source, as Spark quotes it."""
 _RAISED = re.compile(r"^(?:: )?([\w.]*(?:Error|Exception)): (.+)$", re.MULTILINE)
 """The line in which Python or Java name an error, before or after the lines of its stack."""
 
@@ -20,18 +20,28 @@ def mirror_error(target: str, ended: Exception, raised: Exception | None) -> Mir
     `raised` is what was raised in this process when the micro-batch was merged, if anything was.
     """
     cause = ended if raised is None else raised
-    error = MirrorError(f"the copy at {target} ended: {_reason(cause)}")
+    error = MirrorError(f"the copy at {target} ended: {reason(cause)}")
     error.__cause__ = cause.with_traceback(None)  # Spark has logged the frames, among many others
     return error
 
 
-def _reason(error: Exception) -> str:
+def raised_class(error: BaseException | None) -> str:
+    """Return the class of an error of the source, which Spark may have wrapped."""
+    quoted: list[tuple[str, str]] = _OURS.findall(_text(error))
+    return quoted[-1][0] if quoted else type(error).__name__
+
+
+def _text(error: BaseException | None) -> str:
+    return str(error).partition(_QUERY)[0].strip()
+
+
+def reason(error: Exception) -> str:
     """Return the error in one line, with what to do."""
     if isinstance(error, CdcError):
         return str(error)
-    text = str(error).partition(_QUERY)[0].strip()
+    text = _text(error)
     if ours := _OURS.findall(text):
-        return str(ours[-1])
+        return str(ours[-1][1])
     name, line = type(error).__name__, next(iter(text.splitlines()), "")
     found: list[tuple[str, str]] = _RAISED.findall(text)
     if found:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
 from typing import Any
@@ -17,12 +17,16 @@ from pyspark.sql.streaming.query import StreamingQuery
 from cdc_reader._log import get_logger
 from cdc_reader._settings import is_text, member
 from cdc_reader.config import LateRowsMode
-from cdc_reader.cql.names import TableName
-from cdc_reader.errors import ConfigurationError
+from cdc_reader.cql.discovery import Discovery
+from cdc_reader.cql.names import TableName, tables_or_patterns
+from cdc_reader.errors import CdcError, ConfigurationError, MirrorError
+from pyspark_scylla_cdc.mirroring.capacity import check_capacity
 from pyspark_scylla_cdc.mirroring.comparison import CopyComparison, compare
 from pyspark_scylla_cdc.mirroring.copy import Copy
+from pyspark_scylla_cdc.mirroring.found import FoundCopies
 from pyspark_scylla_cdc.mirroring.lease import Lease
 from pyspark_scylla_cdc.mirroring.stored_file import StoredFile
+from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.tables.delta import DeltaLakeSink
 from pyspark_scylla_cdc.tables.merge import DeltaSparkSink, IcebergSink
 from pyspark_scylla_cdc.tables.ranges import quoted
@@ -59,9 +63,13 @@ class Mirror:
     query with the trigger ``availableNow`` ends after each micro-batch, and is started again until
     it has read everything that had settled when it was first started. If a query fails, the others
     are stopped.
+
+    If tables are given by a pattern, the thread also starts a copy of each table that appears
+    later, unless the trigger ends by itself. A table that is dropped does not stop the others.
     """
 
-    _copies: Sequence[Copy]
+    _copies: list[Copy]
+    _found: FoundCopies | None = None
     _thread: threading.Thread | None = field(default=None, init=False)
     _wake: threading.Event = field(factory=threading.Event, init=False)
     _error: BaseException | None = field(default=None, init=False)
@@ -80,10 +88,12 @@ class Mirror:
         try:
             for copy in self._copies:
                 copy.start()
+            self._start_found()
         except BaseException:
             self._end()
             raise
-        session = self._copies[0].spark if self._copies else None
+        first = self._found or next(iter(self._copies), None)
+        session = None if first is None else first.spark
         self._thread = InheritableThread(self._watch, session=session, daemon=True)
         self._thread.start()
 
@@ -108,14 +118,14 @@ class Mirror:
 
     def stop(self) -> None:
         """Stop the queries; a later call to `mirror` continues where they stopped."""
-        for copy in self._copies:
-            copy.stop()
         self._wake.set()
+        for copy in [*self._copies]:
+            copy.stop()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
 
     def compare(self, number: int = 0, *, limit: int = 20) -> CopyComparison:
-        """Compare a copy with its table, row by row; `number` is the index of the table, from 0.
+        """Compare a copy with its table, row by row; for `number`, see `read`.
 
         ::
 
@@ -133,8 +143,10 @@ class Mirror:
     def _watch(self) -> None:
         """Watch the queries until all have ended."""
         try:
-            while any([copy.goes_on() for copy in self._copies]):  # noqa: C419 - each must be called
+            going = [*self._copies]
+            while going or self._may_find:
                 self._wake.wait(_TICK)
+                going = [*filter(self._goes_on, going), *self._new_copies()]
         except (Py4JError, OSError) as error:
             self._error = error  # Spark has ended, and with it the queries
             return
@@ -145,12 +157,46 @@ class Mirror:
         with suppress(Py4JError, OSError):
             self._end()
 
+    def _goes_on(self, copy: Copy) -> bool:
+        try:
+            return copy.goes_on()
+        except MirrorError as error:
+            if self._found is None or not self._found.leaves_out(copy, error):
+                raise
+            return False
+
+    @property
+    def _may_find(self) -> bool:
+        """Whether copies of further tables may be started."""
+        return self._found is not None and self._found.goes_on and not self._wake.is_set()
+
+    def _new_copies(self) -> list[Copy]:
+        """Look for tables, if it is time, and start copies of them; return these copies."""
+        if self._found is None or not self._may_find or not self._found.is_due():
+            return []
+        with suppress(CdcError):  # the queries meet the same error, and tell or repeat it
+            self._found.look()
+        return self._start_found()
+
+    def _start_found(self) -> list[Copy]:
+        """Start copies of the tables that the last look has found; return these copies."""
+        before = len(self._copies)
+        if self._found is not None and self._found.new:
+            for copy in self._found.started(sum(query.isActive for query in self.queries)):
+                self._copies.append(copy)
+                if self._wake.is_set():  # meanwhile
+                    copy.stop()
+        return self._copies[before:]
+
     def _end(self) -> None:
         for copy in self._copies:
             copy.end()
 
     def read(self, number: int = 0) -> DataFrame:
-        """Return the rows of a copy as it is now; `number` is the index of its table, from 0."""
+        """Return the rows of a copy as it is now; `number` is the index of its table, from 0.
+
+        Tables that patterns found come after the others, in the order in which they were found.
+        """
         return self._copies[number].rows()
 
 
@@ -160,7 +206,7 @@ def mirror(
     *,
     target: str,
     format: str = "delta",  # noqa: A002 - Spark's name
-    tables: Sequence[str] | None = None,
+    tables: str | Sequence[str] | None = None,
     checkpoint: str | None = None,
     trigger: Mapping[str, Any] | None = None,
     history: bool = False,
@@ -186,7 +232,11 @@ def mirror(
             copies: the copy of ``shop.orders`` is ``target/shop/orders`` or ``target.shop.orders``.
         format: with ``delta``, the copy is a Delta table, written by Delta Lake if the session has
             its extension, otherwise by deltalake. With ``iceberg``, the copy is an Iceberg table.
-        tables: several tables, each as ``keyspace.table``, instead of the one in `options`.
+        tables: several tables, each as ``keyspace.table``, or patterns such as ``shop.*``, instead
+            of the one in `options`. A pattern stands for the tables of its keyspace that have a
+            log, also for those that appear later: they are looked for every few seconds, unless the
+            trigger ends by itself. A table that a pattern finds and that cannot be copied is left
+            out with a warning (``table_left_out``).
         checkpoint: the directory for Spark's checkpoint, or for the checkpoints of several tables.
             The default is `target` with the suffix ``.checkpoint``; ``iceberg`` has no default. The
             checkpoint belongs to the copy: delete both to start over.
@@ -200,7 +250,8 @@ def mirror(
             than the format's retention. This takes about ten seconds after every eighth micro-batch
             at most.
 
-    Raises ConfigurationError for values that cannot be used, LeaseHeldError if another process, or
+    Raises ConfigurationError for values that cannot be used, and for more tables than the driver
+    has memory for (an estimate; 50 if its memory is unknown), LeaseHeldError if another process, or
     this one, maintains a copy at the target, and the errors of ``load()``.
     """
     _check_options(options)
@@ -213,23 +264,49 @@ def mirror(
     if kind is Format.ICEBERG and checkpoint is None:
         remedy = "give a directory for the checkpoint, which cannot be stored in a catalog"
         raise ConfigurationError("checkpoint", None, remedy)
-    copies = [
-        Copy(
+    folder, trigger = checkpoint or f"{target.rstrip('/')}.checkpoint", dict(trigger or _TRIGGER)
+
+    def copy_of(table: TableName | None) -> Copy:
+        place = _place(spark, kind, target, table, folder)
+        query = place.named(name)
+        return Copy(
             spark,
-            _source(options, place.table),
+            _source(options, table),
             place.sink,
             place.checkpoint,
-            dict(trigger or _TRIGGER),
+            trigger,
             history,
-            named := place.named(name),
-            _lease(spark, place, kind, named),
+            query,
+            _lease(spark, place, kind, query),
             maintain,
         )
-        for place in _places(spark, kind, target, tables, checkpoint)
-    ]
-    running = Mirror(copies)
+
+    if tables is None:
+        running = Mirror([copy_of(None)])
+    else:
+        goes_on = "processingTime" in trigger
+        running = _of_several(spark, options, tables, copy_of, goes_on=goes_on)
     running.start()
     return running
+
+
+def _of_several(
+    spark: SparkSession,
+    options: Mapping[str, str],
+    tables: str | Sequence[str],
+    copy_of: Callable[[TableName], Copy],
+    *,
+    goes_on: bool,
+) -> Mirror:
+    """Return copies that are not started; `goes_on` says whether tables are looked for later."""
+    names, found = tables_or_patterns(tables), None
+    named, discovery = [each for each in names if not each.is_pattern], Discovery(names)
+    if discovery.patterns:
+        parsed = SourceOptions.parse(_source(options, names[0]))
+        found = FoundCopies(spark, parsed, discovery, copy_of, goes_on)
+        found.look()
+    check_capacity(spark, tables, len(named) + len(found.new if found else ()))
+    return Mirror([*map(copy_of, named)], found)
 
 
 def _check_options(options: Mapping[str, str]) -> None:
@@ -265,22 +342,15 @@ class _Place:
         return name if name is None or self.table is None else f"{name}.{self.table}"
 
 
-def _places(
-    spark: SparkSession,
-    kind: Format,
-    target: str,
-    tables: Sequence[str] | None,
-    checkpoint: str | None,
-) -> Iterator[_Place]:
-    folder = checkpoint or f"{target.rstrip('/')}.checkpoint"
-    if tables is None:
-        yield _Place(None, _sink(spark, kind, target), folder)
-        return
-    for name in map(TableName.parse, tables):
-        path, place = (f"{it.rstrip('/')}/{name.keyspace}/{name.name}" for it in (target, folder))
-        if kind is Format.ICEBERG:
-            path = f"{target}.{quoted(name.keyspace)}.{quoted(name.name)}"
-        yield _Place(name, _sink(spark, kind, path), place)
+def _place(
+    spark: SparkSession, kind: Format, target: str, name: TableName | None, folder: str
+) -> _Place:
+    if name is None:
+        return _Place(None, _sink(spark, kind, target), folder)
+    path, place = (f"{it.rstrip('/')}/{name.keyspace}/{name.name}" for it in (target, folder))
+    if kind is Format.ICEBERG:
+        path = f"{target}.{quoted(name.keyspace)}.{quoted(name.name)}"
+    return _Place(name, _sink(spark, kind, path), place)
 
 
 def _lease(spark: SparkSession, place: _Place, kind: Format, name: str | None) -> Lease | None:

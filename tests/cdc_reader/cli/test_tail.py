@@ -163,6 +163,47 @@ def test_lines_name_their_table_if_there_are_several(
     assert len(outcome.stderr.splitlines()) == 2
 
 
+def test_a_pattern_prints_the_tables_of_a_keyspace_in_order(
+    scylla: Scylla, keyspace: str, table: str, write: Callable[..., None], tmp_path: Path
+) -> None:
+    """The tables are merged, and one that cannot be read is left out. Each has its position."""
+    execute = scylla.session.execute
+    execute(
+        f"CREATE TABLE {keyspace}.u (p int, c int, PRIMARY KEY (p, c)) "
+        "WITH cdc = {'enabled': true}"
+    )
+    execute(f'CREATE TABLE {keyspace}.bad (p int PRIMARY KEY, "cdc$time" int)')
+    execute(f'CREATE TABLE {keyspace}.bad_scylla_cdc_log ("cdc$stream_id" blob PRIMARY KEY)')
+    for number in range(12):
+        write(
+            insert(number)
+            if number % 3
+            else f"INSERT INTO {keyspace}.u (p, c) VALUES (1, {number})"
+        )
+    options = (*SETTLED, "--checkpoint", str(tmp_path / "positions.db"), "--json")
+    outcome = invoke(scylla, f"{keyspace}.*", *options)
+    assert numbers(outcome) == list(range(12))
+    assert outcome.exit_code == 0
+    write(insert(12))
+    assert numbers(invoke(scylla, table, *options)) == [12]
+    text = invoke(scylla, f"{keyspace}.t*", *SETTLED, "--limit", "1")
+    assert f"insert  {table}  p=1, c=1" in text.stdout
+    start = "from the earliest change in the log, or from its checkpoint, each table"
+    assert text.stderr.startswith(f"following {keyspace}.t* {start}")
+
+
+def test_a_pattern_prints_later_tables(scylla: Scylla, keyspace: str) -> None:
+    """A table that is created while the command runs is followed, though there was none before."""
+    with tailing(scylla, f"{keyspace}.*", "--eager", "--json") as process:
+        assert process.stdout is not None
+        scylla.session.execute(
+            f"CREATE TABLE {keyspace}.t (p int, c int, PRIMARY KEY (p, c)) "
+            "WITH cdc = {'enabled': true}"
+        )
+        scylla.session.execute(f"INSERT INTO {keyspace}.t (p, c) VALUES (1, 7)")
+        assert numbers(process.stdout.readline()) == [7]
+
+
 def test_from_and_until_bound_the_changes(
     scylla: Scylla, table: str, write: Callable[..., None]
 ) -> None:
@@ -344,6 +385,7 @@ def test_waiting_is_explained_on_stderr(scylla: Scylla, table: str) -> None:
     [
         (["{ks}.missing"], 1, "table {ks}.missing was not found"),
         (["nonsense"], 2, "table is 'nonsense': give it as keyspace.table"),
+        (["*.t"], 2, "tables is '*.t': name one keyspace"),
         (["{ks}.t", "--from", "yesterday"], 2, "--from is 'yesterday': give 'earliest', 'now', "),
         (["{ks}.t", "--from", "-10"], 2, "--from is '-10': give 'earliest', 'now', a time ago"),
         (["{ks}.t", "--until", "earliest"], 2, "--until is 'earliest': give 'now', a time ago"),

@@ -141,6 +141,7 @@ def test_an_error_about_a_missing_table_suggests_the_nearest_name(
         ("vists_scylla_cdc_log", r"did you mean visits\?$"),
         ("visit_scylla_cdc_log", r"did you mean visits\?$"),
         ("visitors_scylla_cdc_lg", r"check its spelling"),
+        ("visit*", r"name one table: only consumers, mirror and scylla-cdc tail take a pattern$"),
     ],
 )
 def test_no_log_is_suggested(

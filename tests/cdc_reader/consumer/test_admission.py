@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 
-from cdc_reader.consumer.admission import InFlightLimit
+from cdc_reader.consumer.admission import InFlightLimit, TablesInOrder
+from cdc_reader.cql.names import TableName
 
 
 def entering(limit: InFlightLimit, changes: int, size: int) -> tuple[threading.Thread, list[bool]]:
@@ -49,3 +50,18 @@ def test_a_closed_limit_admits_nothing() -> None:
     thread.join()
     assert found == [False]
     assert not limit.enter(1, 1)
+
+
+def test_a_pattern_holds_tables_back_for_those_that_it_may_find() -> None:
+    """Changes wait until the pattern has looked, and then for the table that it found."""
+    pattern, first, found = (TableName("ks", name) for name in ("*", "a", "b"))
+    turns = TablesInOrder([pattern, first])
+    parts = turns.parts(first, [10, 20, 30])
+    turns.reach(pattern, 15)
+    assert next(parts) == range(1)
+    turns.add(found)
+    turns.reach(pattern, 40)
+    turns.reach(found, 25)
+    assert next(parts) == range(1, 2)
+    turns.reach(found, 30)
+    assert next(parts) == range(2, 3)  # of the same time, and first

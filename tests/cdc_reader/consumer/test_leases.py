@@ -259,8 +259,8 @@ def test_nothing_is_handed_out_while_a_lease_may_have_run_out() -> None:
     """If a lease may have expired, delivery waits for a renewal or for the consumer to stop."""
     clock, stopping = ManualClock(now()), threading.Event()
     name = CheckpointName("app", TableName("ks", "t"))
-    leases = Leases([name], MemoryCheckpoints(clock=clock), ConsumerConfig(), stopping)
-    assert leases.acquire()
+    leases = Leases(MemoryCheckpoints(clock=clock), ConsumerConfig(), stopping)
+    assert leases.acquire([name])
     assert leases.wait_for(leases[name.table])
     leases.release()
     stopping.set()
@@ -270,8 +270,8 @@ def test_nothing_is_handed_out_while_a_lease_may_have_run_out() -> None:
 def test_a_clock_that_is_set_back_makes_no_lease_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     """A lease expires on time even if the wall clock is set back by an hour."""
     name = CheckpointName("app", TableName("ks", "t"))
-    leases = Leases([name], MemoryCheckpoints(), ConsumerConfig(), threading.Event())
-    assert leases.acquire()
+    leases = Leases(MemoryCheckpoints(), ConsumerConfig(), threading.Event())
+    assert leases.acquire([name])
     assert leases[name.table].is_sure
     back = SystemClock().now() - 3_600_000_000
     later = SteadyClock().now() + duration_micros(ConsumerConfig().lease)

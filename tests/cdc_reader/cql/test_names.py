@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_reader.cql.names import TableName
+from cdc_reader.cql.names import TableName, tables_or_patterns
+from cdc_reader.errors import ConfigurationError
 from cdc_reader.streams.stream import StreamId
 
 
@@ -60,3 +61,31 @@ def test_a_table_name_keeps_its_case_and_quotes_itself() -> None:
     assert name.log.is_log_name
     assert name.cql == '"ks"."My""T"'
     assert str(name) == 'ks.My"T'
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matched", "other"),
+    [
+        ("shop.*", "shop.orders", "store.orders"),
+        ("shop.order*", "shop.order", "shop.my_orders"),
+        ("shop.*_v*", "shop.a_v1", "shop.a_w1"),
+        ('"Odd"."*"', '"Odd"."My_Table"', "odd.t"),
+        ('shop."Or*"', 'shop."Orders"', "shop.orders"),
+    ],
+)
+def test_a_pattern_stands_for_tables_of_one_keyspace(
+    pattern: str, matched: str, other: str
+) -> None:
+    """A ``*`` stands for any characters, in the name of the table only; case matters."""
+    parsed, found, left = map(TableName.parse, (pattern, matched, other))
+    assert parsed.is_pattern
+    assert not found.is_pattern
+    assert parsed.matches(found)
+    assert not parsed.matches(left)
+
+
+def test_a_pattern_names_one_keyspace() -> None:
+    """A pattern for keyspaces is refused, and a name may be given beside a pattern."""
+    assert len(tables_or_patterns(["shop.*", "shop.orders", "shop.*"])) == 2
+    with pytest.raises(ConfigurationError, match=r"tables is 's\*\.t': name one keyspace"):
+        tables_or_patterns("s*.t")

@@ -42,10 +42,11 @@ options, folder = json.loads(sys.argv[1]), sys.argv[2]
 spark = SparkSession.builder.remote("local[2]").getOrCreate()
 copy = mirror(spark, options, target=folder + "/copy", trigger={"availableNow": True})
 copy.awaitTermination()
-try:
-    mirror(spark, options, target="lake.copy", format="iceberg", checkpoint=folder + "/other")
-except ConfigurationError as error:
-    print(error)
+for more in ({"format": "iceberg", "checkpoint": folder + "/other"}, {"tables": "shop.*"}):
+    try:
+        mirror(spark, options, target="lake.copy", **more)
+    except ConfigurationError as error:
+        print(error)
 print(json.dumps(sorted(list(row) for row in copy.read().collect())))
 spark.stop()
 """
@@ -90,7 +91,8 @@ def test_mirror(execute: Execute, options: dict[str, str], tmp_path: Path) -> No
 
 def mirrored(options: dict[str, str], folder: Path) -> list[list[int | None]]:
     """Run `mirror` once in a session of its own; return the rows of the copy."""
-    refused, rows = printed(MIRROR, {**options, "confidenceWindow": "0s"}, folder)[-2:]
+    refused, pattern, rows = printed(MIRROR, {**options, "confidenceWindow": "0s"}, folder)[-3:]
+    assert pattern.startswith("tables is 'shop.*': a Spark Connect session cannot look for tables")
     assert refused.startswith(
         "format is 'iceberg': Spark Connect gives no access to Iceberg: give "
     )
