@@ -60,13 +60,13 @@ def test_micro_batches_that_do_not_read_the_copy(
         *(f"INSERT INTO {{t}} (pk, ck, v) VALUES (1, {ck}, 1)" for ck in range(5)),
     )
     assert start(**place).awaitTermination()
-    reads, there = [], updating.present_rows
+    reads, there = [], updating._rows_in
 
     def read(*given: Any) -> DataFrame:
         reads.append(given)
         return there(*given)
 
-    monkeypatch.setattr(updating, "present_rows", read)
+    monkeypatch.setattr(updating, "_rows_in", read)
     execute(
         "UPDATE {t} SET v = 2 WHERE pk = 1 AND ck = 1",
         "DELETE FROM {t} WHERE pk = 1 AND ck = 2",
