@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from pyspark_scylla_cdc.mirroring.comparison import CopyComparison as CopyComparison
     from pyspark_scylla_cdc.mirroring.mirror import Mirror as Mirror
     from pyspark_scylla_cdc.mirroring.mirror import mirror as mirror
+    from pyspark_scylla_cdc.mirroring.status import CopyStatus as CopyStatus
+    from pyspark_scylla_cdc.mirroring.status import CopyStatuses as CopyStatuses
     from pyspark_scylla_cdc.monitoring.listener import ScyllaCdcListener as ScyllaCdcListener
+    from pyspark_scylla_cdc.monitoring.status import CopyFiles as CopyFiles
     from pyspark_scylla_cdc.monitoring.status import StreamStatus as StreamStatus
     from pyspark_scylla_cdc.tables.fold import fold as fold
 
@@ -30,6 +33,9 @@ with suppress(ImportError):
 
 _HOMES = {
     "CopyComparison": "pyspark_scylla_cdc.mirroring.comparison",
+    "CopyFiles": "pyspark_scylla_cdc.monitoring.status",
+    "CopyStatus": "pyspark_scylla_cdc.mirroring.status",
+    "CopyStatuses": "pyspark_scylla_cdc.mirroring.status",
     "Mirror": "pyspark_scylla_cdc.mirroring.mirror",
     "ScyllaCdcListener": "pyspark_scylla_cdc.monitoring.listener",
     "StreamStatus": "pyspark_scylla_cdc.monitoring.status",

@@ -22,8 +22,9 @@ from cdc_reader.errors import CdcError
 from pyspark_scylla_cdc.mirroring.failures import mirror_error
 from pyspark_scylla_cdc.mirroring.lease import Lease
 from pyspark_scylla_cdc.mirroring.runs import RepeatedRuns, needs_repeats
+from pyspark_scylla_cdc.mirroring.status import CopyStatus, copy_files, status_of
 from pyspark_scylla_cdc.mirroring.stored_file import StoredFile
-from pyspark_scylla_cdc.monitoring.known import ALTERED, LISTENERS, RESTARTED
+from pyspark_scylla_cdc.monitoring.known import ALTERED, COPIES, LISTENERS, RESTARTED
 from pyspark_scylla_cdc.offsets.spark_checkpoint import planned
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.sessions import schema_of
@@ -95,6 +96,7 @@ class Copy:
                 update(sink, layout, changes, batch, expected)
                 if maintenance is not None:
                     maintenance.after(number, sink, layout, changes.sparkSession)
+                    COPIES[batch.query] = copy_files(maintenance.files)
             except Exception as error:
                 raised.append(error)
                 raise
@@ -120,6 +122,11 @@ class Copy:
         """Return the rows of the copy as it is now, with the table's columns."""
         assert self._layout is not None  # noqa: S101 - the copy was started
         return self.sink.rows(self.spark).drop(self._layout.marker)
+
+    def status(self) -> CopyStatus:
+        """Return the state of the copy."""
+        files = copy_files(self.sink.files(self.spark))
+        return status_of(self.spark, self.checkpoint, self.sink.target, files)
 
     def stop(self) -> None:
         """Stop the query; it is not started again."""

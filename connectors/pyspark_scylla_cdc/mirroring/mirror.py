@@ -25,6 +25,7 @@ from pyspark_scylla_cdc.mirroring.comparison import CopyComparison, compare
 from pyspark_scylla_cdc.mirroring.copy import Copy
 from pyspark_scylla_cdc.mirroring.found import FoundCopies
 from pyspark_scylla_cdc.mirroring.lease import Lease
+from pyspark_scylla_cdc.mirroring.status import CopyStatuses
 from pyspark_scylla_cdc.mirroring.stored_file import StoredFile
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.tables.delta import DeltaLakeSink
@@ -123,6 +124,13 @@ class Mirror:
             copy.stop()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
+
+    def status(self) -> CopyStatuses:
+        """Return the state of each copy: rows, files, and how far behind its table it is.
+
+        The result is a sequence, which ``print`` and notebooks show as a table.
+        """
+        return CopyStatuses([copy.status() for copy in [*self._copies]])
 
     def compare(self, number: int = 0, *, limit: int = 20) -> CopyComparison:
         """Compare a copy with its table, row by row; for `number`, see `read`.

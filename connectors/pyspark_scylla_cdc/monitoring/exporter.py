@@ -37,6 +37,11 @@ def _gauge(
     return Figure(f"scylla_cdc_spark_{name}", text, value)
 
 
+def _of_copy(name: str) -> Callable[[StreamStatus], float | None]:
+    """Return a function that returns a figure of a copy, or None for another query."""
+    return lambda of: None if of.copy is None else getattr(of.copy, name)
+
+
 COUNTERS = (
     _counter("rows", "Rows read, as Spark counts them.", lambda of: of.rows),
     _counter(
@@ -75,6 +80,10 @@ GAUGES = (
         "When the newest generation began.",
         lambda of: None if of.generation is None else of.generation.timestamp(),
     ),
+    _gauge("copy_rows", "Rows of the copy that `mirror` maintains.", _of_copy("rows")),
+    _gauge("copy_bytes", "Size of the copy's files, without older versions.", _of_copy("size")),
+    _gauge("copy_files", "Files of the copy, without older versions.", _of_copy("files")),
+    _gauge("copy_buckets_due", "Buckets of the copy that are to be compacted.", _of_copy("due")),
 )
 
 

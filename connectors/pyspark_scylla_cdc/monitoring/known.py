@@ -6,6 +6,7 @@ import weakref
 from typing import TYPE_CHECKING, Protocol
 
 from cdc_reader.errors import TableAlteredError
+from pyspark_scylla_cdc.monitoring.status import CopyFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,6 +20,8 @@ class Expecting(Protocol):
         ...
 
 
+COPIES: dict[str, CopyFiles] = {}
+"""The files of the copies that this process maintains, by the ids of their queries."""
 LISTENERS: weakref.WeakSet[Expecting] = weakref.WeakSet()
 """All listeners of this process."""
 RESTARTED: set[str] = set()

@@ -11,6 +11,7 @@ from cdc_reader.cql.names import TableName
 from cdc_reader.errors import ConfigurationError
 from cdc_reader.streams.ring import WHOLE_RING, TokenRange
 from cdc_reader.streams.shard import MIN_TOKEN
+from pyspark_scylla_cdc.monitoring.known import COPIES
 from pyspark_scylla_cdc.monitoring.status import StreamStatus
 from pyspark_scylla_cdc.offsets.offset import Offset, SnapshotState
 from pyspark_scylla_cdc.offsets.spark_checkpoint import Plan
@@ -53,6 +54,7 @@ def status_of(progress: Any, source: Any, end: Offset, now: Micros) -> StreamSta
         late_rows=len(end.rows) + end.late_rows if is_moved else 0,
         snapshot_share=_snapshot_share(since, end),
         lost=None if lost is None else (as_datetime(lost.start), as_datetime(lost.end)),
+        copy=COPIES.get(str(progress.id)),
         **_place(end, now),
     )
 
@@ -71,6 +73,7 @@ def status_at(plan: Plan, end: Offset, now: Micros) -> StreamStatus:
         seconds=0.0,
         late_rows=0,
         snapshot_share=share if end.is_before_snapshot else None,
+        copy=COPIES.get(plan.query),
         **_place(end, now),
     )
 

@@ -11,6 +11,18 @@ from cdc_reader.cql.names import TableName
 
 
 @frozen
+class CopyFiles:
+    """The files of a copy that `mirror` maintains."""
+
+    rows: int
+    size: int
+    """The size of the files, in bytes, without those of older versions."""
+    files: int
+    due: int
+    """How many buckets of the copy are to be compacted."""
+
+
+@frozen
 class StreamStatus:
     """The state of a streaming query's source after its last micro-batch, at the time `as_of`.
 
@@ -47,6 +59,10 @@ class StreamStatus:
     """
     generation: datetime | None = None
     """When the newest known generation began; None before the log is read."""
+    copy: CopyFiles | None = None
+    """The files of the copy when `mirror` last looked at them, after at most eight micro-batches;
+    None for other queries, and in a Spark Connect session.
+    """
 
     @property
     def lag_seconds(self) -> float:

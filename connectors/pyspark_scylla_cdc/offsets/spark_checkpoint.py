@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import PurePosixPath
 
 from attrs import frozen
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
 
+from cdc_reader._time import as_datetime
 from cdc_reader.errors import ConfigurationError
 from pyspark_scylla_cdc.offsets.offset import Offset
 
@@ -47,14 +50,21 @@ def planned(spark: SparkSession, checkpoint: str, number: int) -> Plan:
 
 def last_committed(spark: SparkSession, checkpoint: str) -> int | None:
     """Return the number of the last micro-batch that Spark has committed, or None."""
+    last = last_commit(spark, checkpoint)
+    return None if last is None else last[0]
+
+
+def last_commit(spark: SparkSession, checkpoint: str) -> tuple[int, datetime] | None:
+    """Return the number of the last micro-batch that Spark has committed, and when, or None."""
     try:
-        commits = _files(spark, checkpoint, "commits").select("path").collect()
+        files = _files(spark, checkpoint, "commits")
+        commits = files.select("path", sf.unix_micros("modificationTime")).collect()
     except AnalysisException as error:
         if error.getCondition() != "PATH_NOT_FOUND":
             raise
         return None
-    names = [PurePosixPath(path).name for (path,) in commits]
-    return max((int(name) for name in names if name.isdigit()), default=None)
+    numbers = [(PurePosixPath(path).name, as_datetime(micros)) for path, micros in commits]
+    return max(((int(name), at) for name, at in numbers if name.isdigit()), default=None)
 
 
 def _offset(text: str) -> Offset | None:

@@ -34,18 +34,21 @@ class Maintenance:
     step that fails is logged, and changes nothing for the micro-batches that follow.
     """
 
+    files: Mapping[int, Files] = field(factory=dict, init=False)
+    """The files of each bucket, when they were last looked at."""
     _next: int = field(default=0, init=False)
     """The number of the micro-batch after which to look at the files."""
     _cleaned: float | None = field(default=None, init=False)
 
     def after(self, number: int, sink: Sink, layout: Layout, spark: SparkSession) -> None:
         """Work on the copy after the micro-batch with this number, if that is due."""
-        if layout.bucket is None or number < self._next:
+        if number < self._next:
             return
         self._next = number + EVERY
         started = time.monotonic()
         try:
-            for told in self._steps(sink, layout, spark):
+            self.files = sink.files(spark)
+            for told in self._steps(sink, layout, spark) if layout.bucket is not None else ():
                 log.info("copy_maintained", target=sink.target, **told)
                 if time.monotonic() - started > SECONDS:
                     self._next = number + 1
@@ -57,12 +60,11 @@ class Maintenance:
         self, sink: Sink, layout: Layout, spark: SparkSession
     ) -> Iterator[Mapping[str, int]]:
         """Take one step after another, and yield what each has done."""
-        files = sink.files(spark)
-        most = wanted(sum(each.rows for each in files.values()))
+        most = wanted(sum(each.rows for each in self.files.values()))
         while (count := sink.buckets()) < most:
             _divide(sink, evolve(layout, buckets=count + 1), spark)
             yield {"buckets": count + 1}
-        due = sorted(number for number, each in files.items() if is_due(each))
+        due = sorted(number for number, each in self.files.items() if is_due(each))
         for at in range(0, len(due), _AT_ONCE):
             some = due[at : at + _AT_ONCE]
             sink.compact(layout, some)
