@@ -72,8 +72,8 @@ def _figures(spark: SparkSession, served: Served, folder: Path, times: int) -> I
 
 
 def _merge(changes: DataFrame, folder: Path, numbers: Iterator[int]) -> None:
-    sink, layout = DeltaLakeSink(str(folder / f"copy-{next(numbers)}")), layout_of(changes)
-    sink.prepare(layout)
+    sink = DeltaLakeSink(str(folder / f"copy-{next(numbers)}"))
+    layout = sink.prepare(layout_of(changes))
     update(sink, layout, changes, MicroBatch("benchmark", 0, plan=0))
 
 
