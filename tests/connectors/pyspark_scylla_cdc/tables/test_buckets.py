@@ -115,6 +115,7 @@ def test_a_merge_opens_the_files_of_its_buckets(
     assert copy.compare().is_equal
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_small")
 def test_buckets_are_compacted(
     spark: SparkSession,

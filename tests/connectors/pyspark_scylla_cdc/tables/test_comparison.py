@@ -112,6 +112,7 @@ def change(spark: SparkSession, place: dict[str, str], statement: str) -> None:
     table.update(dict(cell.split(" = ") for cell in cells), predicate=condition)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["deltalake"], indirect=True)
 def test_changes_after_the_position(
     spark: SparkSession, execute: Execute, start: Start, place: dict[str, str]
@@ -147,6 +148,7 @@ def test_changes_after_the_position(
     assert (dict(found.differing), found.newer) == ({"missing": 0, "extra": 0, "changed": 2}, 12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["deltalake"], indirect=True)
 def test_a_row_that_the_copy_has_twice(
     execute: Execute, start: Start, place: dict[str, str]

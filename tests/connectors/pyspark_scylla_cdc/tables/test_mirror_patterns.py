@@ -34,6 +34,7 @@ def run(scylla: Scylla, keyspace: str) -> Callable[..., None]:
     return run
 
 
+@pytest.mark.slow
 @DELTALAKE
 def test_a_pattern_copies_what_exists_and_what_comes_later(
     keyspace: str,

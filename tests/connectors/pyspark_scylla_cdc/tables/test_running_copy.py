@@ -85,6 +85,7 @@ def test_new_columns_are_no_failure(
     assert not any(totals.failures for totals in listener._streams.totals().values())
 
 
+@pytest.mark.slow
 @DELTALAKE
 def test_new_columns_between_two_micro_batches_of_a_run(
     execute: Execute, start: Start, place: dict[str, str], monkeypatch: pytest.MonkeyPatch
@@ -105,6 +106,7 @@ def test_new_columns_between_two_micro_batches_of_a_run(
     assert {row["pk"]: row["phone"] for row in rows_of(copy.read())} == {1: None, 2: None, 3: "x"}
 
 
+@pytest.mark.slow
 def test_new_fields_are_no_failure(
     keyspace: str,
     execute: Execute,
@@ -139,6 +141,7 @@ def test_new_fields_are_no_failure(
     assert "columns dropped: v; the query is started again" in caplog.text
 
 
+@pytest.mark.slow
 @DELTALAKE
 def test_a_column_that_is_dropped_while_it_is_read_is_no_failure(
     execute: Execute,
@@ -173,6 +176,7 @@ def test_a_column_that_is_dropped_while_it_is_read_is_no_failure(
     assert not any(totals.failures for totals in listener._streams.totals().values())
 
 
+@pytest.mark.slow
 @DELTALAKE
 def test_a_python_process_that_starts_too_late(
     execute: Execute,
@@ -200,6 +204,7 @@ def test_a_python_process_that_starts_too_late(
         copy.awaitTermination()
 
 
+@pytest.mark.slow
 @DELTALAKE
 def test_a_copy_is_shown_before_its_first_micro_batch(
     execute: Execute,
@@ -300,6 +305,7 @@ def test_a_second_copy_in_another_process(
     assert not running().awaitTermination(timeout=0)
 
 
+@pytest.mark.slow
 @DELTALAKE
 def test_leases_of_a_process_with_the_same_number(
     execute: Execute, running: Start, place: dict[str, str], monkeypatch: pytest.MonkeyPatch

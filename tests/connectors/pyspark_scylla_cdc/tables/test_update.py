@@ -20,6 +20,7 @@ Start = Callable[..., Mirror]
 DELTALAKE = pytest.mark.parametrize("place", ["deltalake"], indirect=True)
 
 
+@pytest.mark.slow
 @DELTALAKE
 @pytest.mark.parametrize("history", [False, True], ids=["rows", "versions"])
 def test_the_first_rows_are_appended(
