@@ -17,6 +17,7 @@ from cdc_reader.reading.windows.fetch import read_ahead, read_tasks
 from cdc_reader.reading.windows.in_flight import InFlight
 from cdc_reader.streams.strategy import FEW_QUERIES, Strategy, StrategyChoice
 from cdc_reader.streams.task import RangeTask
+from pyspark_scylla_cdc.executors.reread import partitions_now
 from pyspark_scylla_cdc.executors.timing import timed
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.planning.late import ArrivalFilter, tasks_of
@@ -60,6 +61,8 @@ def log_rows(
         batches = _checked(options, batches, partition, clock)
     if key is not None:
         batches = key.rows(batches)
+    if options.rereads_late_rows and isinstance(partition, LatePartition):
+        return partitions_now(options, schema, names, batches, clock)
     return output.convert(batches, part_of(output.schema, names))
 
 

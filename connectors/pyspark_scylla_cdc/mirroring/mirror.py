@@ -16,7 +16,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from cdc_reader._log import get_logger
 from cdc_reader._settings import is_text, member
-from cdc_reader.config import LateRowsMode
 from cdc_reader.cql.discovery import Discovery
 from cdc_reader.cql.names import TableName, tables_or_patterns
 from cdc_reader.errors import CdcError, ConfigurationError, MirrorError
@@ -27,6 +26,7 @@ from pyspark_scylla_cdc.mirroring.found import FoundCopies
 from pyspark_scylla_cdc.mirroring.lease import Lease
 from pyspark_scylla_cdc.mirroring.status import CopyStatuses
 from pyspark_scylla_cdc.mirroring.stored_file import StoredFile
+from pyspark_scylla_cdc.options.late_rows import LateRowsChoice
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.tables.delta import DeltaLakeSink
 from pyspark_scylla_cdc.tables.merge import DeltaSparkSink, IcebergSink
@@ -234,7 +234,7 @@ def mirror(
         spark: the session.
         options: the options of the source: hosts, keyspace, table and so on. The copy sets
             ``format``, ``includeDelta``, ``rangeDeletes``, ``snapshot`` and ``schemaMode`` itself.
-            ``lateRows`` cannot be ``deliver``: a late row would overwrite newer values.
+            With ``lateRows=deliver``, the partitions of late rows are read again from the table.
         target: the path of the copy; for ``iceberg``, its name in SQL, which begins with the name
             of a catalog. With `tables`, the directory, catalog or namespace that contains the
             copies: the copy of ``shop.orders`` is ``target/shop/orders`` or ``target.shop.orders``.
@@ -322,19 +322,23 @@ def _check_options(options: Mapping[str, str]) -> None:
     for name, value in options.items():
         if name.lower() in _SET:
             raise ConfigurationError(name, value, "mirror sets this option itself: leave it out")
-        if name.lower() == "laterows" and str(value).lower() == LateRowsMode.DELIVER:
-            remedy = (
-                "a late row would overwrite newer values in the copy: give 'report' or 'ignore'"
-            )
-            raise ConfigurationError("lateRows", value, remedy)
 
 
 def _source(options: Mapping[str, str], table: TableName | None) -> dict[str, str]:
-    """Return the options of the source for a copy."""
+    """Return the options of the source for a copy.
+
+    A late row would overwrite newer values, so its partition is read again from the table.
+    """
+    given = {name: _reread(name, value) for name, value in options.items()}
     if table is None:
-        return {**options, **_SET}
-    kept = {name: value for name, value in options.items() if name.lower() != "path"}
+        return {**given, **_SET}
+    kept = {name: value for name, value in given.items() if name.lower() != "path"}
     return {**kept, **_SET, "keyspace": table.keyspace, "table": table.name}
+
+
+def _reread(name: str, value: str) -> str:
+    is_delivering = name.lower() == "laterows" and str(value).lower() == LateRowsChoice.DELIVER
+    return LateRowsChoice.REREAD if is_delivering else value
 
 
 @frozen

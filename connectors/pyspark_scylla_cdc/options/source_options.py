@@ -31,6 +31,7 @@ from cdc_reader.errors import (
 from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.streams.window import Window
 from pyspark_scylla_cdc.offsets.offset import Offset
+from pyspark_scylla_cdc.options.late_rows import LateRowsChoice
 from pyspark_scylla_cdc.options.table import (
     SchemaMode,
     parse_options,
@@ -74,6 +75,8 @@ class SourceOptions:
     data_loss: DataLossMode
     late_rows: LateRowsMode | None
     """None if the log's TTL decides."""
+    rereads_late_rows: bool
+    """Whether late rows become a delete of their partition, and then the rows that it has now."""
     late_horizon: timedelta
     max_window: timedelta | None
     max_rows: int | None
@@ -108,7 +111,8 @@ class SourceOptions:
                 relative=_relative(given),
                 snapshot=_snapshot(values, given),
                 data_loss=_data_loss(values),
-                late_rows=values["lateRows"],
+                late_rows=_late_rows(values),
+                rereads_late_rows=values["lateRows"] is LateRowsChoice.REREAD,
                 late_horizon=values["lateHorizon"],
                 max_window=values["maxWindowPerTrigger"],
                 max_rows=values["maxRowsPerTrigger"],
@@ -283,6 +287,16 @@ def _format(values: Mapping[str, Any]) -> ChangeFormat:
     )
 
 
+def _late_rows(values: Mapping[str, Any]) -> LateRowsMode | None:
+    """Return how the driver treats late rows; raise ConfigurationError for other formats."""
+    given: LateRowsChoice | None = values["lateRows"]
+    is_folded = values["format"] == "changes" and values["includeDelta"]
+    if given is LateRowsChoice.REREAD and not (is_folded and values["rangeDeletes"] == "emit"):
+        remedy = "give format 'changes' with includeDelta 'true' and rangeDeletes 'emit'"
+        raise ConfigurationError("lateRows", str(given), remedy)
+    return None if given is None else given.mode
+
+
 def _starting_option(values: Mapping[str, Any], given: Mapping[str, str]) -> str:
     """Return the option that sets the start; raise ConfigurationError if both do."""
     if values["startingOffsets"] is None:
@@ -346,5 +360,5 @@ def _settings(values: Mapping[str, Any], options: Mapping[str, str]) -> dict[str
 
 def _request_timeout(values: Mapping[str, Any]) -> timedelta:
     timeout: timedelta = values["requestTimeout"]
-    is_bounded = values["lateRows"] is LateRowsMode.DELIVER
+    is_bounded = _late_rows(values) is LateRowsMode.DELIVER
     return min(timeout, LONGEST_ANSWER) if is_bounded else timeout

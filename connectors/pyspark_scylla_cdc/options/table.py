@@ -20,7 +20,7 @@ from cdc_reader.changes.frames.change_format import (
     PREIMAGES,
     RANGE_DELETES,
 )
-from cdc_reader.config import DataLossMode, LateRowsMode, SnapshotMode
+from cdc_reader.config import DataLossMode, SnapshotMode
 from cdc_reader.errors import ConfigurationError
 from pyspark_scylla_cdc.options.kinds import (
     BYTES,
@@ -41,6 +41,7 @@ from pyspark_scylla_cdc.options.kinds import (
     Option,
     choice,
 )
+from pyspark_scylla_cdc.options.late_rows import LateRowsChoice
 
 
 class SchemaMode(StrEnum):
@@ -267,7 +268,7 @@ _LOSS = (
     ),
     Option(
         "lateRows",
-        choice(LateRowsMode),
+        choice(LateRowsChoice),
         "What a stream does with rows that arrive behind its position. Default: `report` if the "
         "log has a TTL, else `ignore`. See [Late rows](#late-rows).",
         "when clients set timestamps: `deliver`",

@@ -52,7 +52,8 @@ def fold(
 
     `onto` contains the table's rows before these changes, such as an earlier result in
     ``foreachBatch``. Its rows count as older than all of `changes`. A late row
-    (``lateRows=deliver``) may be older than they are, and would overwrite newer values.
+    (``lateRows=deliver``) may be older than they are, and would overwrite newer values: use
+    ``lateRows=reread``.
 
     The changes are read once, and kept by Spark while the result is in use, if the table has static
     columns, or if the changes may include range deletes or new snapshots.

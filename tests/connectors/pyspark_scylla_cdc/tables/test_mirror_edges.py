@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cdc_reader._time import SystemClock
 from cdc_reader.errors import ConfigurationError, SchemaError
 from pyspark_scylla_cdc import Mirror
+from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.tables.layout import IS_CURRENT
 from tests.connectors.pyspark_scylla_cdc.support.copied_rows import await_rows
 from tests.connectors.pyspark_scylla_cdc.tables.test_fold import rows_of, table_of
@@ -328,7 +330,50 @@ def test_new_fields_in_maps_need_delta_lake(
     assert rows_of(copy.read()) == [{"pk": 1, "m": {"k": {"x": 1, "y": 1}}}]
 
 
-def test_late_rows_cannot_be_delivered(start: Start) -> None:
-    """A late row would overwrite newer values, so a copy rejects the option before it starts."""
-    with pytest.raises(ConfigurationError, match=r"lateRows is 'Deliver': .*give 'report'"):
-        start({"LATErows": "Deliver"})
+@pytest.mark.parametrize("history", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("place", ["deltalake"], indirect=True)
+def test_late_rows_come_from_the_table(
+    execute: Execute, start: Start, place: dict[str, str], history: bool
+) -> None:
+    """A backfill with old timestamps: late values lose against newer ones, and others arrive."""
+    execute(
+        "CREATE TABLE {t} (pk text, day date, s int static, v int, PRIMARY KEY ((pk, day), v)) "
+        "WITH cdc = {'enabled': true}",
+        *(f"INSERT INTO {{t}} (pk, day, v) VALUES ('p', '2026-01-0{n}', {n})" for n in (1, 2, 3)),
+        "UPDATE {t} SET s = 5 WHERE pk = 'p' AND day = '2026-01-01'",
+    )
+    source, before = {"lateRows": "Deliver"}, SystemClock().now()
+    assert start(source, **place, history=history).awaitTermination()
+    late = f"USING TIMESTAMP {before}"
+    execute(
+        f"UPDATE {{t}} {late} SET s = 6 WHERE pk = 'p' AND day = '2026-01-01'",
+        f"DELETE FROM {{t}} {late} WHERE pk = 'p' AND day = '2026-01-02'",
+        f"INSERT INTO {{t}} (pk, day, v) VALUES ('p', '2026-01-03', 4) {late}",
+        f"INSERT INTO {{t}} (pk, day, v, s) VALUES ('late', '2026-01-01', 7, 7) {late}",
+        f"UPDATE {{t}} {late} SET s = 1 WHERE pk = 'q' AND day = '2026-01-01'",
+        "UPDATE {t} SET s = 2 WHERE pk = 'q' AND day = '2026-01-01'",
+    )
+    copy = start(source, **place, history=history)
+    assert copy.awaitTermination()
+    now = copy.read().where(IS_CURRENT) if history else copy.read()
+    found = {(row["pk"], row["day"].day, row["v"]): row["s"] for row in rows_of(now)}
+    assert found == {
+        ("p", 1, 1): 6,
+        ("p", 3, 3): None,
+        ("p", 3, 4): None,
+        ("late", 1, 7): 7,
+        ("q", 1, None): 2,
+    }
+    assert copy.compare().is_equal
+
+
+@pytest.mark.parametrize(
+    "given", [{"format": "log"}, {"rangeDeletes": "skip"}, {"includeDelta": "false"}]
+)
+def test_rereading_needs_the_whole_change(given: dict[str, str]) -> None:
+    """Without deletes of partitions, the rows that a partition has lost would remain."""
+    whole = {"format": "changes", "includeDelta": "true", "rangeDeletes": "emit"}
+    options = {"hosts": "localhost", "keyspace": "ks", "table": "t", "lateRows": "reread", **whole}
+    assert SourceOptions.parse(options).rereads_late_rows
+    with pytest.raises(ConfigurationError, match=r"lateRows is 'reread': .*rangeDeletes 'emit'"):
+        SourceOptions.parse({**options, "includeDelta": "false", **given})
