@@ -104,7 +104,7 @@ def test_decimals_as_numbers(
     assert found.stdout.splitlines()[-1] == '  with other values  pk="2.5000", ck=9: d'
 
 
-@pytest.mark.parametrize("history", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("history", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_a_copy_that_is_behind_does_not_differ(
     scylla: Scylla,
     keyspace: str,

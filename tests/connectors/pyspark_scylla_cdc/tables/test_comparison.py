@@ -55,7 +55,7 @@ def rows(keys: Iterable[tuple[int, str]]) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("history", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("history", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_rows_that_differ(
     spark: SparkSession, execute: Execute, start: Start, place: dict[str, str], history: bool
 ) -> None:

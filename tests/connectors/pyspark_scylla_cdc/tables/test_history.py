@@ -92,8 +92,8 @@ def test_the_valid_versions_are_the_table_at_each_time(
     check_versions(load(**CHANGES).persist(), seen)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", [1, 2])
 def test_in_every_micro_batch(execute: Execute, load: Load, watch: Watch, seed: int) -> None:
     """The versions valid at each time equal the table, even if several micro-batches add them."""
     execute(TABLE + IMAGES["full images"])
