@@ -57,6 +57,8 @@ _IN_DELTA = IN_PARQUET.union(
     ("__delta_internal_is_row_deleted", "__delta_internal_row_index"),  # with deletion vectors
     ("_file_name_", "_row_id_"),  # in a MERGE
 )
+_MOST_HASHES = 10_000
+"""The number of partitions of a micro-batch up to which the condition of a merge lists them."""
 _UNUSUAL = frozenset(" ,;{}()\n\t=")
 _MAPPING = {
     "delta.columnMapping.mode": "name",
@@ -151,7 +153,8 @@ class _MergeSink(ABC):
             self._record(spark, done, self._present(spark).limit(0).writeTo(self._table).append)
             return
         rows.createOrReplaceTempView(_VIEW)
-        merge = self._merge(Merge(layout, {place for _, place in touched}))
+        buckets = {place for _, place in touched}
+        merge = self._merge(Merge(layout, buckets, _hashes(layout, rows)))
         self._record(spark, done, lambda: spark.sql(merge))
         spark.catalog.dropTempView(_VIEW)
 
@@ -422,6 +425,13 @@ class DeltaSparkSink(_MergeSink):
         finally:
             for key in settings:
                 spark.conf.unset(key)
+
+
+def _hashes(layout: Layout, rows: DataFrame) -> list[int]:
+    """Return the hashes of the partitions of the rows, or none if there are too many."""
+    hashed = rows.select(sf.xxhash64(*map(column, layout.partition))).distinct()
+    found = [value for (value,) in hashed.limit(_MOST_HASHES + 1).collect()]
+    return found if len(found) <= _MOST_HASHES else []
 
 
 def _listed(properties: dict[str, str]) -> str:

@@ -60,25 +60,28 @@ def among(layout: Layout, buckets: Iterable[int]) -> str:
 class Merge:
     """The parts of a merge of updates (`s`) into the rows of a copy (`t`), in SQL.
 
-    They are the same for Spark and for deltalake. The updates are of rows in these `buckets`.
+    They are the same for Spark and for deltalake. The updates are of rows in these `buckets`. If
+    `hashes` are given, they are those of all partitions, by Spark's function ``xxhash64``.
     """
 
     layout: Layout
     buckets: Collection[int]
+    hashes: Collection[int] = ()
 
     @property
     def condition(self) -> str:
         """The condition that `s` and `t` are the same row; nulls count as equal.
 
         The clustering columns of static rows are null. The numbers of the buckets tell the engine
-        which files it need not open: it derives this from no join.
+        which files it need not open: it derives this from no join. The hashes are compared before
+        the join, so that few rows of the copy are shuffled.
         """
         partition, clustering = (
             map(quoted, part) for part in (self.layout.partition, self.layout.clustering)
         )
         equal = [f"t.{name} = s.{name}" for name in partition]
         nullable = (f"(t.{it} IS NOT DISTINCT FROM s.{it})" for it in clustering)
-        return " AND ".join([*self._places, *equal, *nullable])
+        return " AND ".join([*self._places, *self._partitions, *equal, *nullable])
 
     @property
     def is_gone(self) -> str:
@@ -114,6 +117,12 @@ class Merge:
     @property
     def _places(self) -> list[str]:
         return [] if self.layout.bucket is None else [f"t.{among(self.layout, self.buckets)}"]
+
+    @property
+    def _partitions(self) -> list[str]:
+        key = ", ".join(f"t.{quoted(name)}" for name in self.layout.partition)
+        hashes = ", ".join(f"{each}L" for each in self.hashes)
+        return [f"xxhash64({key}) IN ({hashes})"] if hashes else []
 
     @property
     def _regulars(self) -> list[str]:
