@@ -50,8 +50,8 @@ NEAR = 20
 SNAPSHOT = 5
 QUERY = "benchmark"
 _MOST = {("deltalake", "spread"): 1.6}
-"""Targets other than 1. If all buckets are touched, deltalake writes a copy that has partitions more
-slowly than a table that has none."""
+"""Targets other than 1. If each bucket is touched, deltalake takes longer to write a copy, which
+has partitions, than a table without any."""
 RIVAL = "a hand-written foreachBatch that merges the last rows"
 
 
