@@ -19,25 +19,28 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from cdc_reader.copies.columns import quoted
+from cdc_reader.copies.delta import empty_in_partition, refuse_append_only
+from cdc_reader.copies.merging import Merge, among
+from cdc_reader.copies.properties import (
+    APPLICATION,
+    BUCKET,
+    NO_BUCKETS,
+    application,
+    own_properties,
+)
 from cdc_reader.errors import ConfigurationError
 from pyspark_scylla_cdc.tables.differences import Difference, fitted, new_fields
 from pyspark_scylla_cdc.tables.layout import Layout
-from pyspark_scylla_cdc.tables.merging import NEEDED, Merge, RowsNeeded, among
-from pyspark_scylla_cdc.tables.ranges import column, quoted
+from pyspark_scylla_cdc.tables.merging import NEEDED, RowsNeeded
+from pyspark_scylla_cdc.tables.ranges import column
 from pyspark_scylla_cdc.tables.sink import (
-    APPLICATION,
-    BUCKET,
     BUCKETS,
     IN_PARQUET,
-    NO_BUCKETS,
     Files,
     MicroBatch,
-    application,
     as_in_target,
-    empty_in_partition,
     of_version,
-    own_properties,
-    refuse_append_only,
     refuse_columns,
     version_of,
 )
@@ -116,7 +119,7 @@ class _MergeSink(ABC):
             self._record(self._spark, {BUCKETS: count}, writer.append)
             return
         writer = self._whole(rows.localCheckpoint()).writeTo(self._table)
-        is_replaced = sf.expr(among(layout, replacing))
+        is_replaced = sf.expr(among(layout.columns, replacing))
         self._record(rows.sparkSession, {BUCKETS: count}, lambda: writer.overwrite(is_replaced))
 
     def rows(self, spark: SparkSession, buckets: Collection[int] | None = None) -> DataFrame:
@@ -151,7 +154,7 @@ class _MergeSink(ABC):
             self._record(spark, done, self._present(spark).limit(0).writeTo(self._table).append)
             return
         rows.createOrReplaceTempView(_VIEW)
-        merge = self._merge(Merge(layout, {place for _, place in touched}))
+        merge = self._merge(Merge(layout.columns, {place for _, place in touched}))
         self._record(spark, done, lambda: spark.sql(merge))
         spark.catalog.dropTempView(_VIEW)
 
@@ -179,7 +182,7 @@ class _MergeSink(ABC):
 
     def _needed(self, layout: Layout) -> dict[str, str]:
         """Return the properties that the table must have."""
-        return own_properties(layout)
+        return own_properties(layout.columns)
 
     def _merge(self, merge: Merge) -> str:
         updates = ", ".join(f"t.{quoted(name)} = {it}" for name, it in merge.updates.items())
@@ -291,7 +294,7 @@ class IcebergSink(_MergeSink):
     def compact(self, layout: Layout, buckets: Sequence[int]) -> None:
         """See `Sink.compact`."""
         options = "map('min-input-files', '2', 'delete-file-threshold', '1')"
-        where = _text(among(layout, buckets))
+        where = _text(among(layout.columns, buckets))
         self._call("rewrite_data_files", where=where, options=options)
 
     def clean(self) -> None:
@@ -377,7 +380,7 @@ class DeltaSparkSink(_MergeSink):
 
     def compact(self, layout: Layout, buckets: Sequence[int]) -> None:
         """See `Sink.compact`."""
-        self._spark.sql(f"OPTIMIZE {self._table} WHERE {among(layout, buckets)}")
+        self._spark.sql(f"OPTIMIZE {self._table} WHERE {among(layout.columns, buckets)}")
 
     def clean(self) -> None:
         """See `Sink.clean`."""

@@ -10,23 +10,21 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ByteType, IntegerType, ShortType, StructType
 
 from cdc_reader._time import Micros
+from cdc_reader.copies.properties import (
+    APPLICATION,
+    BUCKET,
+    MARKER,
+    NO_BUCKETS,
+)
 from cdc_reader.cql.names import without_case
 from cdc_reader.errors import CheckpointError, ConfigurationError, SchemaError
 from pyspark_scylla_cdc.tables.differences import Difference, differences, fitted
 from pyspark_scylla_cdc.tables.layout import VERSION, Layout
 
-APPLICATION = "scylla_cdc_mirror"
-"""The name under which targets record the micro-batches that they contain."""
 _PLAN_BITS = 32
 """The size of `MicroBatch.plan`."""
-MARKER = "scylla_cdc.inserted"
-"""The property in which a target keeps the name of its marker."""
-BUCKET = "scylla_cdc.bucket"
-"""The property in which a target keeps the name of its column of buckets."""
 BUCKETS = f"{APPLICATION}.buckets"
 """The name under which a target records how many buckets it has, from the second one on."""
-NO_BUCKETS = "none"
-"""The value of `BUCKET` for a target that `mirror` did not create."""
 
 
 @frozen
@@ -131,11 +129,6 @@ class Sink(Protocol):
         ...
 
 
-def application(query: str) -> str:
-    """Return the name under which targets record the micro-batches of the query with this id."""
-    return f"{APPLICATION}.{query}"
-
-
 def version_of(batch: MicroBatch) -> int:
     """Encode a micro-batch as the version of a Delta transaction, a number that must increase."""
     return batch.number << _PLAN_BITS | batch.plan
@@ -213,11 +206,6 @@ def as_in_target(
     return evolve(layout, marker=marker, bucket=None if bucket == NO_BUCKETS else bucket)
 
 
-def own_properties(layout: Layout) -> dict[str, str]:
-    """Return the properties by which a target knows its own columns."""
-    return {MARKER: layout.marker, BUCKET: layout.bucket or NO_BUCKETS}
-
-
 IN_PARQUET = frozenset({"_tmp_metadata_row_index"})
 """Names that Spark's reader of Parquet files uses for columns of its own."""
 
@@ -230,21 +218,6 @@ def refuse_columns(target: str, schema: StructType, taken: Container[str], reade
             "out with the option columns, or use another format"
         )
         raise ConfigurationError("target", target, remedy)
-
-
-def refuse_append_only(target: str, properties: Mapping[str, str]) -> None:
-    """Raise ConfigurationError for a Delta table with properties that allow no updates."""
-    if properties.get("delta.appendOnly", "false") == "true":
-        remedy = "its property delta.appendOnly allows no updates: unset it, or give a new path"
-        raise ConfigurationError("target", target, remedy)
-
-
-def empty_in_partition(name: str) -> SchemaError:
-    """Return the error for an empty text or blob by which a Delta table would be partitioned."""
-    return SchemaError(
-        f"column {name} has an empty value, which a Delta table that is partitioned by this column "
-        "stores as null: give a target that is partitioned by other columns"
-    )
 
 
 def _check_difference(target: str, found: Difference) -> None:
