@@ -93,24 +93,24 @@ class DeltaFiles:
         `updates` have the columns of the copy, and those with the kind and the flags.
         """
         self._check(updates, table)
-        if not updates.num_rows:  # a merge without rows would not commit
+        if updates.num_rows:
+            (
+                table.merge(
+                    updates,
+                    merge.condition,
+                    source_alias="s",
+                    target_alias="t",
+                    commit_properties=self.noted(name, version),
+                )
+                .when_matched_delete(merge.is_gone)
+                .when_matched_update({quoted(name): it for name, it in merge.updates.items()})
+                .when_not_matched_insert(
+                    {quoted(name): it for name, it in merge.inserts.items()}, merge.is_new
+                )
+                .execute()
+            )
+        if table.transaction_version(name) != version:  # no row has changed: nothing was committed
             self.note(table, name, version)
-            return
-        (
-            table.merge(
-                updates,
-                merge.condition,
-                source_alias="s",
-                target_alias="t",
-                commit_properties=self.noted(name, version),
-            )
-            .when_matched_delete(merge.is_gone)
-            .when_matched_update({quoted(name): it for name, it in merge.updates.items()})
-            .when_not_matched_insert(
-                {quoted(name): it for name, it in merge.inserts.items()}, merge.is_new
-            )
-            .execute()
-        )
 
     def note(self, table: DeltaTable, name: str, version: int) -> None:
         """Record the version under the name."""
