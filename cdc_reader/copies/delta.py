@@ -47,8 +47,11 @@ class DeltaFiles:
             import deltalake
         except ImportError:
             raise ConfigurationError("format", "delta", remedies.install) from None
-        if re.search(r"%[0-9A-Fa-f]{2}|\\", path):
-            remedy = "deltalake changes backslashes, and '%' with two digits: leave them out"
+        if re.search(r"%[0-9A-Fa-f]{2}|[\\\[\]|^]", path):
+            remedy = (
+                "deltalake changes backslashes, and '%' with two digits, and writes to no path "
+                "with one of '[]|^': leave them out"
+            )
             raise ConfigurationError("target", path, remedy)
         self.deltalake: Any = deltalake
         self.path = path

@@ -18,8 +18,9 @@ from cdc_reader.copies.delta import DeltaFiles, Remedies
 from cdc_reader.copies.merging import Merge, among
 from cdc_reader.copies.own_names import OwnNames
 from cdc_reader.copies.properties import BUCKET, MARKER, NO_BUCKETS, application, own_properties
+from cdc_reader.copies.refusals import new_in_map
 from cdc_reader.cql.names import without_case
-from cdc_reader.errors import ConfigurationError, SchemaError
+from cdc_reader.errors import ConfigurationError
 from pyspark_scylla_cdc.tables.differences import new_fields
 from pyspark_scylla_cdc.tables.layout import Layout
 from pyspark_scylla_cdc.tables.merging import NEEDED, RowsNeeded
@@ -71,11 +72,8 @@ class DeltaLakeSink:
         layout = as_in_target(self.target, layout, there, table.metadata().configuration)
         for field in new_fields(there, layout.schema):
             if field.in_map:
-                raise SchemaError(
-                    f"{self.target} lacks the field {field}, which the table's type "
-                    "has gained inside a map, and deltalake cannot add it: delete target and "
-                    "checkpoint to start over, or use a session with Delta Lake's extension"
-                )
+                remedy = f"delete target and checkpoint to start over, or {_REMEDIES.table}"
+                raise new_in_map(self.target, str(field), remedy)
         return layout
 
     def add_columns(self, layout: Layout) -> None:

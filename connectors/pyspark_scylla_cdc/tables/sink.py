@@ -16,6 +16,7 @@ from cdc_reader.copies.properties import (
     MARKER,
     NO_BUCKETS,
 )
+from cdc_reader.copies.refusals import lacks_key, other_type, renamed_field, taken_name
 from cdc_reader.cql.names import without_case
 from cdc_reader.errors import CheckpointError, ConfigurationError, SchemaError
 from pyspark_scylla_cdc.tables.differences import Difference, differences, fitted
@@ -182,11 +183,7 @@ def as_in_target(
     known = {name.lower() for name in there.names}
     for name in layout.key:
         if name.lower() not in known:
-            raise SchemaError(
-                f"{target} lacks key column {name}, and has the columns {', '.join(there.names)}: "
-                "a key column of the table was renamed, or this is a copy of another table; delete "
-                "target and checkpoint to start over"
-            )
+            raise lacks_key(target, name, there.names)
     for found in differences(there, layout.schema):
         _check_difference(target, found)
     marker, bucket = properties.get(MARKER), properties.get(BUCKET)
@@ -199,10 +196,7 @@ def as_in_target(
         )
     owned = {without_case(name) for name in (marker, bucket)}
     if taken := [name for name in layout.schema.names if without_case(name) in owned]:
-        raise SchemaError(
-            f"the table has gained a column {taken[0]}, and {target} uses this name for a column "
-            "of its own: delete target and checkpoint to start over"
-        )
+        raise taken_name(target, taken[0])
     return evolve(layout, marker=marker, bucket=None if bucket == NO_BUCKETS else bucket)
 
 
@@ -226,16 +220,10 @@ def _check_difference(target: str, found: Difference) -> None:
     if old is None or (new is None and len(found.path) == 1):
         return  # a column or field that is added, or a column that was dropped
     if new is None:
-        raise SchemaError(
-            f"{target} has the field {found}, which the table's type lacks: the field was renamed; "
-            "delete target and checkpoint to start over"
-        )
+        raise renamed_field(target, str(found))
     is_wider = isinstance(old, IntegerType) and isinstance(new, ByteType | ShortType)
     if not is_wider:  # in Iceberg
-        raise SchemaError(
-            f"{target} has {found} of type {old.simpleString()}, and the table's values are of "
-            f"type {new.simpleString()}: delete target and checkpoint to start over"
-        )
+        raise other_type(target, str(found), old.simpleString(), new.simpleString())
 
 
 def _check_history(layout: Layout, there: Sequence[str]) -> None:

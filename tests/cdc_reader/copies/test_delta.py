@@ -54,8 +54,9 @@ def test_a_date_that_deltalake_cannot_write(tmp_path: Path) -> None:
 
 
 def test_a_name_that_deltalake_cannot_quote(tmp_path: Path) -> None:
-    """A backtick in a name, and a percent sign in a path, are refused."""
+    """A backtick in a name, and paths that deltalake changes or cannot write, are refused."""
     with pytest.raises(ConfigurationError, match=r"column a`b has a backtick .*: leave it out"):
         created(tmp_path / "copy").refuse_backticks(["a", "a`b"])
-    with pytest.raises(ConfigurationError, match="deltalake changes backslashes"):
-        DeltaFiles(f"{tmp_path}%20", REMEDIES)
+    for part in ("%20", "a\\b", "[", "]", "|", "^"):
+        with pytest.raises(ConfigurationError, match="deltalake changes backslashes"):
+            DeltaFiles(f"{tmp_path}{part}", REMEDIES)
