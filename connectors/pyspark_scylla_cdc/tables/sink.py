@@ -15,6 +15,7 @@ from cdc_reader.copies.properties import (
     BUCKET,
     MARKER,
     NO_BUCKETS,
+    refuse_copy_of_command,
 )
 from cdc_reader.copies.refusals import lacks_key, other_type, renamed_field, taken_name
 from cdc_reader.cql.names import without_case
@@ -179,6 +180,7 @@ def as_in_target(
 
     Returns the layout with the target's own columns, or with a new marker if the target has none.
     """
+    refuse_copy_of_command(target, properties)
     _check_history(layout, there.names)
     known = {name.lower() for name in there.names}
     for name in layout.key:
