@@ -224,7 +224,8 @@ class HandlerError(CdcError):
 
 
 class MirrorError(CdcError):
-    """A copy that `mirror` maintains in Spark has ended; `__cause__` is the original error.
+    """A copy that `mirror` maintains has ended; `__cause__` is the original error.
 
-    Whatever was committed before stays in the copy. Call `mirror` again to continue.
+    Whatever was committed before stays in the copy. Call `mirror` again to continue, or in the
+    shell, ``scylla-cdc mirror``.
     """

@@ -16,6 +16,7 @@ _COMMANDS = {
     "demo": "watch a Spark DataFrame fill from a CDC log",
     "generations": "list the generations of CDC streams",
     "import-position": "continue where scylla-cdc-go or scylla-cdc-rust stopped",
+    "mirror": "keep a copy of a table in a Delta table, without Spark",
     "replicate": "apply the changes of a table to a copy of it",
     "serve": "run the embedded ScyllaDB, for development and tests",
     "status": "show what a table's log holds, and how far it has been read",

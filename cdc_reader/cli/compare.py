@@ -19,6 +19,7 @@ from cdc_reader.cli.connection import Side, two_connection_options
 from cdc_reader.cli.failure import Misuse, Trouble, cli_errors
 from cdc_reader.cluster import ClusterClock, Connection, SchemaSource
 from cdc_reader.config import ConnectionConfig, ReadConfig
+from cdc_reader.copies.position_file import position_of_copy
 from cdc_reader.cql.names import TableName
 from cdc_reader.reading.cursor import Checkpoint
 from cdc_reader.replication.comparison import Counts, Difference, Kind
@@ -117,10 +118,10 @@ class Summary:
 )
 @click.option(
     "--checkpoint",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    metavar="FOLDER",
-    help="For a copy at a path: the checkpointLocation of the query that keeps the copy current. "
-    "The default is TARGET.checkpoint, if it exists.",
+    type=click.Path(exists=True, path_type=Path),
+    metavar="PATH",
+    help="For a copy at a path: the checkpointLocation of the query that keeps the copy current, "
+    "or the checkpoint of 'scylla-cdc mirror'. The default is TARGET.checkpoint, if it exists.",
 )
 @click.option(
     "--position",
@@ -211,12 +212,14 @@ class _PathOptions:
         if self.position is not None:
             now = ClusterClock(queries).now()
             return Checkpoint(parse_moment(self.position, "--position", now))
-        place = self.checkpoint or next(filter(Path.is_dir, _usual_places(path, table)), None)
-        return None if place is None else position_in(place, table)
+        place = self.checkpoint or next(filter(Path.exists, _usual_places(path, table)), None)
+        if place is None:
+            return None
+        return position_of_copy(place, table) if place.is_file() else position_in(place, table)
 
 
 def _usual_places(path: str, table: TableName) -> Iterator[Path]:
-    """Yield where `mirror` stores the checkpoint of a copy, alone or with `tables`."""
+    """Yield where `mirror`, of Spark or of the command, keeps the checkpoint of a copy."""
     yield Path(f"{path.rstrip('/')}.checkpoint")
     copies = Path(path).parent.parent
     yield copies.with_name(f"{copies.name}.checkpoint") / table.keyspace / table.name

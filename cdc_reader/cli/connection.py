@@ -199,6 +199,23 @@ def connection_options(command: Callable[..., None]) -> Callable[..., None]:
     return _with_options(wrapped, (*_HOSTS, *side.options("log reads")))
 
 
+def source_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of one cluster to a command with the argument `source`.
+
+    Users pass hosts as this argument, and the command receives a connection instead.
+    """
+    side = _Options("source")
+
+    @functools.wraps(command)
+    def wrapped(**values: Any) -> None:
+        with cli_errors():
+            source = values["source"] = side.taken(values["source"], values)
+        with _errors_in_options({side: source}):
+            command(**values)
+
+    return _with_options(wrapped, side.options("reads"))
+
+
 def two_connection_options(
     source_use: str, target_use: str, is_path: Callable[[str], bool] = lambda _: False
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -54,6 +54,23 @@ snapshot_option = click.option(
     "before the first row was read. A checkpoint takes precedence, even an unfinished snapshot's.",
 )
 
+until_option = click.option(
+    "--until",
+    "end",
+    metavar="TIME",
+    help="Where to stop: now, a time ago or a point in time. By default the command "
+    "runs until it is stopped.",
+)
+
+confidence_window_option = click.option(
+    "--confidence-window",
+    metavar="DURATION",
+    default="30s",
+    show_default=True,
+    help="How long to wait before changes count as settled: the longest a write takes "
+    "to arrive, plus the difference between clocks.",
+)
+
 
 @frozen
 class FollowOptions:
@@ -127,13 +144,7 @@ def _options(
             help="Where to begin: earliest, now, a time ago (-10m, -2h) or a point in time "
             "(ISO 8601, or ms since 1970). A checkpoint, if there is one, takes precedence.",
         ),
-        click.option(
-            "--until",
-            "end",
-            metavar="TIME",
-            help="Where to stop: now, a time ago or a point in time. By default the command "
-            "runs until it is stopped.",
-        ),
+        until_option,
         click.option("--eager", is_flag=True, help=eager),
         click.option(
             "--late-rows",
@@ -150,14 +161,7 @@ def _options(
             help="What to do if changes expired, or their log was dropped, before they were read: "
             "log a warning and continue with the changes after them, or fail with status 2.",
         ),
-        click.option(
-            "--confidence-window",
-            metavar="DURATION",
-            default="30s",
-            show_default=True,
-            help="How long to wait before changes count as settled: the longest a write takes "
-            "to arrive, plus the difference between clocks.",
-        ),
+        confidence_window_option,
         click.option(
             "--shard",
             metavar="I/N",

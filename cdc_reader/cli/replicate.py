@@ -89,19 +89,22 @@ class Report:
     def __attrs_post_init__(self) -> None:
         self._said = self.clock.now(), 0
 
-    def count(self) -> None:
-        """Count one more applied change."""
+    def count(self, changes: int = 1) -> None:
+        """Count further applied changes."""
         with self._lock:
-            self.applied += 1
+            self.applied += changes
             if self.clock.now() >= self._said[0] + _EVERY:
                 self._say()
 
     def reached(self, event: ConsumerEvent) -> None:
         """Record that all changes of a window have been applied."""
-        if not isinstance(event, WindowHandled):
-            return
+        if isinstance(event, WindowHandled):
+            self.passed(event.window.end)
+
+    def passed(self, position: Micros) -> None:
+        """Record that all changes before the position have been applied."""
         with self._lock:
-            self.position = event.window.end
+            self.position = position
             now = self.clock.now()
             if not self._is_caught_up and now - self.position < self.caught_up:
                 self._is_caught_up = True

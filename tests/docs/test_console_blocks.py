@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 HOSTS = "scylla.example.com:9042"
-TO_ITS_END = {"tail": ["--until", "now"], "replicate": ["--until", "now"]}
+TO_ITS_END = dict.fromkeys(("mirror", "replicate", "tail"), ("--until", "now"))
 """Options that end commands that would otherwise run forever."""
 PICK = "jq -c '[.operation, .key, .deltas]'"
 """The only other program that the pages' commands run. `_picked` does the same in Python."""

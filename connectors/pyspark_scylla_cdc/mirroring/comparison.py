@@ -21,12 +21,12 @@ from pyspark.sql.types import (
 
 from cdc_reader._time import Micros, as_datetime, format_timestamp
 from cdc_reader.changes.frames import columns as names
+from cdc_reader.copies.own_names import OwnNames
 from cdc_reader.errors import CheckpointError
 from pyspark_scylla_cdc.offsets.spark_checkpoint import last_committed, planned
 from pyspark_scylla_cdc.tables.differences import fitted
 from pyspark_scylla_cdc.tables.fold import UPSERTS, fold
 from pyspark_scylla_cdc.tables.layout import IS_CURRENT, layout_of
-from pyspark_scylla_cdc.tables.own_names import OwnNames
 from pyspark_scylla_cdc.tables.ranges import column
 from pyspark_scylla_cdc.tables.sink import Sink
 

@@ -16,6 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from cdc_reader._log import get_logger
 from cdc_reader._settings import is_text, member
+from cdc_reader.copies.columns import quoted
 from cdc_reader.cql.discovery import Discovery
 from cdc_reader.cql.names import TableName, tables_or_patterns
 from cdc_reader.errors import CdcError, ConfigurationError, MirrorError
@@ -30,7 +31,6 @@ from pyspark_scylla_cdc.options.late_rows import LateRowsChoice
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.tables.delta import DeltaLakeSink
 from pyspark_scylla_cdc.tables.merge import DeltaSparkSink, IcebergSink
-from pyspark_scylla_cdc.tables.ranges import quoted
 from pyspark_scylla_cdc.tables.sink import Sink
 
 log = get_logger(__name__)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -14,39 +14,38 @@ from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
+from cdc_reader.copies.delta import DeltaFiles, Remedies
+from cdc_reader.copies.merging import Merge, among
+from cdc_reader.copies.own_names import OwnNames
+from cdc_reader.copies.properties import BUCKET, MARKER, NO_BUCKETS, application, own_properties
+from cdc_reader.copies.refusals import new_in_map
 from cdc_reader.cql.names import without_case
-from cdc_reader.errors import ConfigurationError, SchemaError
+from cdc_reader.errors import ConfigurationError
 from pyspark_scylla_cdc.tables.differences import new_fields
 from pyspark_scylla_cdc.tables.layout import Layout
-from pyspark_scylla_cdc.tables.merging import NEEDED, Merge, RowsNeeded, among
-from pyspark_scylla_cdc.tables.own_names import OwnNames
-from pyspark_scylla_cdc.tables.ranges import column, quoted
+from pyspark_scylla_cdc.tables.merging import NEEDED, RowsNeeded
+from pyspark_scylla_cdc.tables.ranges import column
 from pyspark_scylla_cdc.tables.sink import (
-    BUCKET,
     BUCKETS,
     IN_PARQUET,
-    MARKER,
-    NO_BUCKETS,
     Files,
     MicroBatch,
-    application,
     as_in_target,
-    empty_in_partition,
     of_version,
-    own_properties,
-    refuse_append_only,
     refuse_columns,
     version_of,
 )
 
 if TYPE_CHECKING:
-    from deltalake import CommitProperties, DeltaTable, Schema
+    from deltalake import DeltaTable, Schema
 
-_COMPUTED = frozenset(("delta.generationExpression", "delta.identity.start"))
-"""What the metadata of a generated column contains."""
-
-_FIRST_DAY, _LAST_DAY = -96_465_292, 95_026_236
-"""The first and the last date that deltalake can write, in days since 1970."""
+_REMEDIES = Remedies(
+    install="install deltalake (pip install 'scylla-cdc[lake]'), or use a session with Delta "
+    "Lake's extension",
+    table="use a session with Delta Lake's extension",
+    column="leave the column out with the option columns, or use a session with Delta Lake's "
+    "extension",
+)
 
 
 class DeltaLakeSink:
@@ -58,62 +57,42 @@ class DeltaLakeSink:
     """
 
     def __init__(self, path: str) -> None:
-        try:
-            import deltalake
-        except ImportError:
-            remedy = (
-                "install deltalake (pip install 'scylla-cdc[lake]'), or use a session with Delta "
-                "Lake's extension"
-            )
-            raise ConfigurationError("format", "delta", remedy) from None
-        if re.search(r"%[0-9A-Fa-f]{2}|\\", path):
-            remedy = "deltalake changes backslashes, and '%' with two digits: leave them out"
-            raise ConfigurationError("target", path, remedy)
-        self._deltalake = deltalake
+        self._files = DeltaFiles(path, _REMEDIES)
         self.target = path
 
     def prepare(self, layout: Layout) -> Layout:
         """See `Sink.prepare`."""
-        _refuse_backticks(self.target, layout.schema)
+        self._files.refuse_backticks(layout.schema.fieldNames())
         refuse_columns(self.target, layout.schema, IN_PARQUET, "Spark's reader of Parquet files")
         new = layout.with_own_columns()
-        self._deltalake.DeltaTable.create(
-            self.target,
-            schema=self._schema(new.stored),
-            mode="ignore",
-            partition_by=new.bucket,
-            configuration=own_properties(new),
-            raise_if_key_not_exists=False,
-        )
-        table = self._table()
+        self._files.create(self._schema(new.stored), own_properties(new.columns), new.bucket)
+        table = self._files.table()
         there = _schema_of(table)
         _refuse_case(self.target, layout.schema, there)
         layout = as_in_target(self.target, layout, there, table.metadata().configuration)
         for field in new_fields(there, layout.schema):
             if field.in_map:
-                raise SchemaError(
-                    f"{self.target} lacks the field {field}, which the table's type "
-                    "has gained inside a map, and deltalake cannot add it: delete target and "
-                    "checkpoint to start over, or use a session with Delta Lake's extension"
-                )
+                remedy = f"delete target and checkpoint to start over, or {_REMEDIES.table}"
+                raise new_in_map(self.target, str(field), remedy)
         return layout
 
     def add_columns(self, layout: Layout) -> None:
         """See `Sink.add_columns`."""
-        table = self._table()
+        table = self._files.table()
         if MARKER not in table.metadata().configuration:
-            table.alter.set_table_properties(own_properties(layout), raise_if_not_exists=False)
+            table.alter.set_table_properties(
+                own_properties(layout.columns), raise_if_not_exists=False
+            )
         if new_fields(_schema_of(table), layout.stored):
-            nothing = pa.schema(self._schema(layout.stored).to_arrow()).empty_table()
-            self._deltalake.write_deltalake(table, nothing, mode="append", schema_mode="merge")
+            self._files.add_columns(table, self._schema(layout.stored))
 
     def last(self, query: str) -> MicroBatch | None:
         """See `Sink.last`."""
-        return of_version(query, self._table().transaction_version(application(query)))
+        return of_version(query, self._files.table().transaction_version(application(query)))
 
     def buckets(self) -> int:
         """See `Sink.buckets`."""
-        return self._table().transaction_version(BUCKETS) or 1
+        return self._files.table().transaction_version(BUCKETS) or 1
 
     def rebucket(
         self,
@@ -123,21 +102,21 @@ class DeltaLakeSink:
         replacing: Collection[int] = (),
     ) -> None:
         """See `Sink.rebucket`."""
-        table, noted = self._table(), self._noted(BUCKETS, count)
+        table = self._files.table()
         if rows is None:
-            self._append(table, pa.schema(table.schema().to_arrow()).empty_table(), noted)
+            self._files.note(table, BUCKETS, count)
             return
-        self._deltalake.write_deltalake(
+        self._files.deltalake.write_deltalake(
             table,
             rows.toArrow(),
             mode="overwrite",
-            predicate=among(layout, replacing),
-            commit_properties=noted,
+            predicate=among(layout.columns, replacing),
+            commit_properties=self._files.noted(BUCKETS, count),
         )
 
     def rows(self, spark: SparkSession, buckets: Collection[int] | None = None) -> DataFrame:
         """See `Sink.rows`."""
-        table = self._table()
+        table = self._files.table()
         own = table.metadata().configuration.get(BUCKET, NO_BUCKETS)
         schema, partitions = _schema_of(table), table.metadata().partition_columns
         stored = StructType([field for field in schema if field.name not in partitions])
@@ -155,40 +134,21 @@ class DeltaLakeSink:
 
     def append(self, batch: MicroBatch, rows: DataFrame) -> None:
         """See `Sink.append`."""
-        self._append(self._table(), rows.toArrow(), self._done(batch))
+        self._files.append(self._files.table(), rows.toArrow(), *_done(batch))
 
     def commit(self, batch: MicroBatch, layout: Layout, updates: DataFrame) -> None:
         """See `Sink.commit`."""
-        rows, table = updates.toArrow(), self._table()
+        rows, table = updates.toArrow(), self._files.table()
         buckets = _values(rows, layout.bucket)
         if NEEDED in _values(rows, layout.kind):
             needed = rows.filter(pc.equal(rows.column(layout.kind), NEEDED))
             keys = updates.sparkSession.createDataFrame(needed.select(layout.partition))
             raise RowsNeeded(keys, _values(needed, layout.bucket) if layout.bucket else None)
-        if not rows.num_rows:  # a merge without rows would not commit
-            self._append(table, rows.drop_columns(layout.flags.names), self._done(batch))
-            return
-        _check(rows, table)
-        merge = Merge(layout, buckets)
-        (
-            table.merge(
-                rows,
-                merge.condition,
-                source_alias="s",
-                target_alias="t",
-                commit_properties=self._done(batch),
-            )
-            .when_matched_delete(merge.is_gone)
-            .when_matched_update({quoted(name): it for name, it in merge.updates.items()})
-            .when_not_matched_insert(
-                {quoted(name): it for name, it in merge.inserts.items()}, merge.is_new
-            )
-            .execute()
-        )
+        self._files.merge(table, rows, Merge(layout.columns, buckets), *_done(batch))
 
     def files(self, spark: SparkSession) -> dict[int, Files]:  # noqa: ARG002 - not by Spark
         """See `Sink.files`."""
-        table = self._table()
+        table = self._files.table()
         own = table.metadata().configuration.get(BUCKET, NO_BUCKETS)
         actions = pa.table(table.get_add_actions(flatten=False))
         place = pa.array([0] * len(actions), pa.int32())
@@ -212,59 +172,20 @@ class DeltaLakeSink:
         """See `Sink.compact`."""
         assert layout.bucket is not None  # noqa: S101 - only copies with buckets are compacted
         some = (layout.bucket, "in", [str(number) for number in buckets])
-        self._table().optimize.compact(partition_filters=[some])
+        self._files.table().optimize.compact(partition_filters=[some])
 
     def clean(self) -> None:
         """See `Sink.clean`."""
-        self._table().vacuum(dry_run=False)
-
-    def _append(self, table: DeltaTable, rows: pa.Table, noted: CommitProperties) -> None:
-        _check(rows, table)
-        self._deltalake.write_deltalake(table, rows, mode="append", commit_properties=noted)
-
-    def _done(self, batch: MicroBatch) -> CommitProperties:
-        """Return the properties of a commit that record the micro-batch."""
-        return self._noted(application(batch.query), version_of(batch))
-
-    def _noted(self, name: str, version: int) -> CommitProperties:
-        done = self._deltalake.Transaction(name, version)
-        return self._deltalake.CommitProperties(app_transactions=[done])
+        self._files.table().vacuum(dry_run=False)
 
     def _schema(self, schema: StructType) -> Schema:
-        return self._deltalake.Schema.from_json(schema.json())  # Delta writes schemas as Spark does
-
-    def _table(self) -> DeltaTable:
-        """Return the table; raise ConfigurationError if it cannot be read and written as files."""
-        table = self._deltalake.DeltaTable(self.target)
-        if found := [*_not_plain(table)]:
-            remedy = (
-                f"the table has {' and '.join(found)}, with which its files cannot be read or "
-                "written alone: use a session with Delta Lake's extension, or give a new path"
-            )
-            raise ConfigurationError("target", self.target, remedy)
-        refuse_append_only(self.target, table.metadata().configuration)
-        return table
+        found: Schema = self._files.deltalake.Schema.from_json(schema.json())  # as Delta writes it
+        return found
 
 
-def _check(rows: pa.Table, table: DeltaTable) -> None:
-    """Raise SchemaError for values that the table cannot have."""
-    for name in rows.schema.names:
-        _refuse_dates(name, rows.column(name).combine_chunks())
-    for name in table.metadata().partition_columns:
-        if name in rows.schema.names and _has_empty(rows.column(name)):
-            raise empty_in_partition(name)
-
-
-def _not_plain(table: DeltaTable) -> Iterator[str]:
-    """Yield what the table has that its Parquet files do not show."""
-    features = {*(table.protocol().reader_features or ())}
-    if "deletionVectors" in features:
-        yield "deletion vectors"
-    mode = table.metadata().configuration.get("delta.columnMapping.mode", "none")
-    if "columnMapping" in features or mode != "none":
-        yield "mapped columns"
-    if any(_COMPUTED.intersection(field.metadata) for field in table.schema().fields):
-        yield "generated columns"
+def _done(batch: MicroBatch) -> tuple[str, int]:
+    """Return what a commit records of a micro-batch."""
+    return application(batch.query), version_of(batch)
 
 
 def _paths(actions: pa.Table) -> list[str]:
@@ -293,16 +214,6 @@ def _with_partitions(rows: DataFrame, actions: pa.Table, table: DeltaTable) -> D
     return found.select(*map(column, types.names))
 
 
-def _refuse_backticks(target: str, schema: StructType) -> None:
-    """Raise ConfigurationError for names that deltalake cannot quote."""
-    if taken := [name for name in schema.fieldNames() if "`" in name]:
-        remedy = (
-            f"column {taken[0]} has a backtick in its name, which deltalake cannot quote: leave it "
-            "out with the option columns, or use a session with Delta Lake's extension"
-        )
-        raise ConfigurationError("target", target, remedy)
-
-
 def _refuse_case(target: str, schema: StructType, there: StructType) -> None:
     """Raise ConfigurationError for columns that only deltalake distinguishes from the target's."""
     known = {without_case(name): name for name in there.names}
@@ -313,31 +224,6 @@ def _refuse_case(target: str, schema: StructType, there: StructType) -> None:
                 "distinguishes: use a session with Delta Lake's extension, or give a new path"
             )
             raise ConfigurationError("target", target, remedy)
-
-
-def _has_empty(cells: pa.ChunkedArray) -> bool:
-    """Return whether one of the cells is an empty text or blob."""
-    if not (pa.types.is_string(cells.type) or pa.types.is_binary(cells.type)):
-        return False
-    found: bool | None = pc.any(pc.equal(pc.binary_length(cells), 0)).as_py()
-    return bool(found)
-
-
-def _refuse_dates(name: str, cells: pa.Array) -> None:
-    """Raise SchemaError for dates that deltalake cannot write."""
-    if pa.types.is_struct(cells.type):
-        for number in range(cells.type.num_fields):
-            _refuse_dates(name, cells.field(number))
-    if not pa.types.is_date32(cells.type):
-        return
-    bounds = pc.min_max(cells.cast(pa.int32()))
-    first, last = bounds["min"].as_py(), bounds["max"].as_py()
-    if first is not None and not _FIRST_DAY <= first <= last <= _LAST_DAY:
-        raise SchemaError(
-            f"column {name} has a date outside the years -262143 to 262142, which deltalake cannot "
-            "write: leave the column out with the option columns, or use a session with Delta "
-            "Lake's extension"
-        )
 
 
 def _values(rows: pa.Table, name: str | None) -> set[Any]:

@@ -11,9 +11,9 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
 from cdc_reader.changes.frames import columns as names
+from cdc_reader.copies.own_names import OwnNames
 from cdc_reader.errors import SchemaError
 from pyspark_scylla_cdc.tables.keys import check_whole, refuse_equal_names, refuse_keys
-from pyspark_scylla_cdc.tables.own_names import OwnNames
 from pyspark_scylla_cdc.tables.ranges import column, within
 
 UPSERTS = ("insert", "update_postimage")

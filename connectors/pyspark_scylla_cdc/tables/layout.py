@@ -16,11 +16,12 @@ from pyspark.sql.types import (
 )
 
 from cdc_reader.changes.frames import columns as names
+from cdc_reader.copies.columns import CopyColumns, marker_beside
+from cdc_reader.copies.own_names import OwnNames
 from cdc_reader.cql.names import without_case
 from cdc_reader.errors import ConfigurationError
 from pyspark_scylla_cdc.tables.buckets import bucket_of
 from pyspark_scylla_cdc.tables.keys import refuse_equal_names, refuse_keys
-from pyspark_scylla_cdc.tables.own_names import OwnNames
 from pyspark_scylla_cdc.tables.ranges import column
 
 VERSION = VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
@@ -50,9 +51,21 @@ class Layout:
     """The number of buckets."""
 
     @property
+    def columns(self) -> CopyColumns:
+        """The names of the columns."""
+        return CopyColumns(
+            self.schema.names,
+            self.partition,
+            self.clustering,
+            self.statics,
+            self.marker,
+            self.bucket,
+        )
+
+    @property
     def key(self) -> list[str]:
         """The columns of the primary key."""
-        return [*self.partition, *self.clustering]
+        return self.columns.key
 
     @property
     def row(self) -> StructType:
@@ -74,27 +87,23 @@ class Layout:
     @property
     def values(self) -> list[str]:
         """The columns of a row outside the key, without the marker."""
-        return [name for name in self.schema.names if name not in self.key]
+        return self.columns.values
 
     @property
     def kind(self) -> str:
         """The column of updates with what to do: ``upsert``, ``replace`` or ``delete``."""
-        return self._own.own("kind")
+        return self.columns.kind
 
     @property
     def flag_names(self) -> dict[str, str]:
         """For each column of `values`, the column of updates that is true if the update sets it."""
-        return {name: self._own.own(f"set_{at}") for at, name in enumerate(self.values)}
+        return self.columns.flags
 
     @property
     def flags(self) -> StructType:
         """The columns that updates have in addition to those of the copy."""
         fields = [StructField(name, BooleanType()) for name in self.flag_names.values()]
         return StructType([StructField(self.kind, StringType()), *fields])
-
-    @property
-    def _own(self) -> OwnNames:
-        return OwnNames.beside(self.stored.names)
 
     @property
     def place(self) -> list[Column]:
@@ -109,13 +118,13 @@ class Layout:
 
     def with_own_columns(self) -> Layout:
         """Return the layout of a new target, with names for its own columns that no column has."""
-        own = OwnNames.beside(self.schema.names)
-        return evolve(self, marker=own.own("inserted"), bucket=own.own("bucket"))
+        names = self.schema.names
+        bucket = OwnNames.beside(names).own("bucket")
+        return evolve(self, marker=marker_beside(names), bucket=bucket)
 
     def with_marker(self, beside: Iterable[str]) -> Layout:
         """Return the layout of a target with the columns `beside`, and partitions of its own."""
-        own = OwnNames.beside([*self.schema.names, *beside])
-        return evolve(self, marker=own.own("inserted"), bucket=None)
+        return evolve(self, marker=marker_beside([*self.schema.names, *beside]), bucket=None)
 
 
 def layout_of(changes: DataFrame, *, history: bool = False) -> Layout:

@@ -19,25 +19,28 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from cdc_reader.copies.columns import quoted
+from cdc_reader.copies.delta import empty_in_partition, refuse_append_only
+from cdc_reader.copies.merging import Merge, among
+from cdc_reader.copies.properties import (
+    APPLICATION,
+    BUCKET,
+    NO_BUCKETS,
+    application,
+    own_properties,
+)
 from cdc_reader.errors import ConfigurationError
 from pyspark_scylla_cdc.tables.differences import Difference, fitted, new_fields
 from pyspark_scylla_cdc.tables.layout import Layout
-from pyspark_scylla_cdc.tables.merging import NEEDED, Merge, RowsNeeded, among
-from pyspark_scylla_cdc.tables.ranges import column, quoted
+from pyspark_scylla_cdc.tables.merging import NEEDED, RowsNeeded
+from pyspark_scylla_cdc.tables.ranges import column
 from pyspark_scylla_cdc.tables.sink import (
-    APPLICATION,
-    BUCKET,
     BUCKETS,
     IN_PARQUET,
-    NO_BUCKETS,
     Files,
     MicroBatch,
-    application,
     as_in_target,
-    empty_in_partition,
     of_version,
-    own_properties,
-    refuse_append_only,
     refuse_columns,
     version_of,
 )
@@ -57,7 +60,7 @@ _IN_DELTA = IN_PARQUET.union(
     ("__delta_internal_is_row_deleted", "__delta_internal_row_index"),  # with deletion vectors
     ("_file_name_", "_row_id_"),  # in a MERGE
 )
-_MOST_HASHES = 10_000
+_MOST_PARTITIONS = 10_000
 """The number of partitions of a micro-batch up to which the condition of a merge lists them."""
 _UNUSUAL = frozenset(" ,;{}()\n\t=")
 _MAPPING = {
@@ -118,7 +121,7 @@ class _MergeSink(ABC):
             self._record(self._spark, {BUCKETS: count}, writer.append)
             return
         writer = self._whole(rows.localCheckpoint()).writeTo(self._table)
-        is_replaced = sf.expr(among(layout, replacing))
+        is_replaced = sf.expr(among(layout.columns, replacing))
         self._record(rows.sparkSession, {BUCKETS: count}, lambda: writer.overwrite(is_replaced))
 
     def rows(self, spark: SparkSession, buckets: Collection[int] | None = None) -> DataFrame:
@@ -153,9 +156,9 @@ class _MergeSink(ABC):
             self._record(spark, done, self._present(spark).limit(0).writeTo(self._table).append)
             return
         rows.createOrReplaceTempView(_VIEW)
-        buckets = {place for _, place in touched}
-        merge = self._merge(Merge(layout, buckets, _hashes(layout, rows)))
-        self._record(spark, done, lambda: spark.sql(merge))
+        merge = Merge(layout.columns, {place for _, place in touched})
+        merged = self._merge(merge, _partitions(layout, rows))
+        self._record(spark, done, lambda: spark.sql(merged))
         spark.catalog.dropTempView(_VIEW)
 
     def files(self, spark: SparkSession) -> dict[int, Files]:
@@ -182,13 +185,14 @@ class _MergeSink(ABC):
 
     def _needed(self, layout: Layout) -> dict[str, str]:
         """Return the properties that the table must have."""
-        return own_properties(layout)
+        return own_properties(layout.columns)
 
-    def _merge(self, merge: Merge) -> str:
+    def _merge(self, merge: Merge, conditions: Sequence[str]) -> str:
+        condition = " AND ".join([*conditions, merge.condition])
         updates = ", ".join(f"t.{quoted(name)} = {it}" for name, it in merge.updates.items())
         columns = ", ".join(map(quoted, merge.inserts))
         return (
-            f"MERGE INTO {self._table} t USING {_VIEW} s ON {merge.condition} "  # noqa: S608 - quoted
+            f"MERGE INTO {self._table} t USING {_VIEW} s ON {condition} "  # noqa: S608 - quoted
             f"WHEN MATCHED AND ({merge.is_gone}) THEN DELETE "
             f"WHEN MATCHED THEN UPDATE SET {updates} "
             f"WHEN NOT MATCHED AND ({merge.is_new}) THEN "
@@ -294,7 +298,7 @@ class IcebergSink(_MergeSink):
     def compact(self, layout: Layout, buckets: Sequence[int]) -> None:
         """See `Sink.compact`."""
         options = "map('min-input-files', '2', 'delete-file-threshold', '1')"
-        where = _text(among(layout, buckets))
+        where = _text(among(layout.columns, buckets))
         self._call("rewrite_data_files", where=where, options=options)
 
     def clean(self) -> None:
@@ -380,7 +384,7 @@ class DeltaSparkSink(_MergeSink):
 
     def compact(self, layout: Layout, buckets: Sequence[int]) -> None:
         """See `Sink.compact`."""
-        self._spark.sql(f"OPTIMIZE {self._table} WHERE {among(layout, buckets)}")
+        self._spark.sql(f"OPTIMIZE {self._table} WHERE {among(layout.columns, buckets)}")
 
     def clean(self) -> None:
         """See `Sink.clean`."""
@@ -427,11 +431,17 @@ class DeltaSparkSink(_MergeSink):
                 spark.conf.unset(key)
 
 
-def _hashes(layout: Layout, rows: DataFrame) -> list[int]:
-    """Return the hashes of the partitions of the rows, or none if there are too many."""
+def _partitions(layout: Layout, rows: DataFrame) -> list[str]:
+    """Return a condition, in SQL, that lists the partitions of the rows, unless they are too many.
+
+    It lists their hashes. Spark compares them before it joins, and so shuffles few rows of a copy.
+    """
     hashed = rows.select(sf.xxhash64(*map(column, layout.partition))).distinct()
-    found = [value for (value,) in hashed.limit(_MOST_HASHES + 1).collect()]
-    return found if len(found) <= _MOST_HASHES else []
+    found = [f"{value}L" for (value,) in hashed.limit(_MOST_PARTITIONS + 1).collect()]
+    if len(found) > _MOST_PARTITIONS:
+        return []
+    key = ", ".join(f"t.{quoted(name)}" for name in layout.partition)
+    return [f"xxhash64({key}) IN ({', '.join(found)})"]
 
 
 def _listed(properties: dict[str, str]) -> str:

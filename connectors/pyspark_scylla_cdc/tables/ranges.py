@@ -8,6 +8,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructField
 
+from cdc_reader.copies.columns import quoted
+
 _AS_IN_SPARK = frozenset(
     "ascii bigint blob boolean date double float int smallint text time timestamp tinyint".split()
 )
@@ -24,11 +26,6 @@ _NUMBERS = ("decimal", "varint")
 def column(name: str) -> Column:
     """Return the column with exactly this name, which may contain any characters."""
     return sf.col(quoted(name))
-
-
-def quoted(name: str) -> str:
-    """Quote an identifier for Spark, and for deltalake."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def within(bounds: Column, fields: Sequence[StructField]) -> Column:

@@ -16,6 +16,7 @@ from cdc_reader._time import FOREVER
 from cdc_reader.changes.folding.events import NEEDED_COLUMNS
 from cdc_reader.changes.folding.fold import INCOMPLETE
 from cdc_reader.changes.frames import columns as names
+from cdc_reader.copies.updates import mergeable
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import Column as CqlColumn
 from cdc_reader.cql.schema import ColumnKind, TableSchema
@@ -141,8 +142,7 @@ def _updates(
     changes: StructType, layout: Layout, columns_given: Sequence[str], *, needs: bool
 ) -> _Fold:
     """Return a function that folds one partition of changes, and of rows of the copy."""
-    table, flags = table_of(changes), layout.flag_names
-    order, marker, kind = [*layout.row.names, *layout.flags.names], layout.marker, layout.kind
+    table, columns = table_of(changes), layout.columns
     named = 0
     if names.RANGE in changes.names:
         named = int(changes[names.RANGE].metadata.get("cql.named", FOREVER))
@@ -159,26 +159,15 @@ def _updates(
         if needed:
             own = own.slice(0, 0)  # the changes are folded again
         found = cdc.row_updates(table, own, rows)
-        sets = found.column(names.MODIFIED)
-        columns = {name: found.column(name) for name in found.schema.names}
-        columns[marker] = columns.pop(names.INSERTED)
-        columns[kind] = columns.pop(names.CHANGE_TYPE)
-        for name, flag in flags.items():
-            columns[flag] = _contains(sets, name)
-        updates = pa.table(columns).select(order)
+        updates = mergeable(columns, found)
         if needed:
-            needed = needed.append_column(kind, pa.array([NEEDED] * len(needed), pa.string()))
+            kinds = pa.array([NEEDED] * len(needed), pa.string())
+            needed = needed.append_column(columns.kind, kinds)
             updates = pa.concat_tables([updates, needed], promote_options="default")
-        yield from updates.rename_columns(_numbered(order)).combine_chunks().to_batches()
+        numbered = updates.rename_columns(_numbered(updates.schema.names))
+        yield from numbered.combine_chunks().to_batches()
 
     return fold
-
-
-def _contains(lists: pa.ChunkedArray, name: str) -> pa.Array:
-    """Return for each list of names whether it contains the name; false for null."""
-    found = lists.combine_chunks()
-    rows = pc.filter(pc.list_parent_indices(found), pc.equal(pc.list_flatten(found), name))
-    return pc.is_in(pa.array(range(len(found)), pa.int64()), rows.cast(pa.int64()))
 
 
 def _check_ranges(table: TableSchema, changes: pa.Table, named: int) -> None:

@@ -10,23 +10,23 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ByteType, IntegerType, ShortType, StructType
 
 from cdc_reader._time import Micros
+from cdc_reader.copies.properties import (
+    APPLICATION,
+    BUCKET,
+    MARKER,
+    NO_BUCKETS,
+    refuse_copy_of_command,
+)
+from cdc_reader.copies.refusals import lacks_key, other_type, renamed_field, taken_name
 from cdc_reader.cql.names import without_case
 from cdc_reader.errors import CheckpointError, ConfigurationError, SchemaError
 from pyspark_scylla_cdc.tables.differences import Difference, differences, fitted
 from pyspark_scylla_cdc.tables.layout import VERSION, Layout
 
-APPLICATION = "scylla_cdc_mirror"
-"""The name under which targets record the micro-batches that they contain."""
 _PLAN_BITS = 32
 """The size of `MicroBatch.plan`."""
-MARKER = "scylla_cdc.inserted"
-"""The property in which a target keeps the name of its marker."""
-BUCKET = "scylla_cdc.bucket"
-"""The property in which a target keeps the name of its column of buckets."""
 BUCKETS = f"{APPLICATION}.buckets"
 """The name under which a target records how many buckets it has, from the second one on."""
-NO_BUCKETS = "none"
-"""The value of `BUCKET` for a target that `mirror` did not create."""
 
 
 @frozen
@@ -131,11 +131,6 @@ class Sink(Protocol):
         ...
 
 
-def application(query: str) -> str:
-    """Return the name under which targets record the micro-batches of the query with this id."""
-    return f"{APPLICATION}.{query}"
-
-
 def version_of(batch: MicroBatch) -> int:
     """Encode a micro-batch as the version of a Delta transaction, a number that must increase."""
     return batch.number << _PLAN_BITS | batch.plan
@@ -185,15 +180,12 @@ def as_in_target(
 
     Returns the layout with the target's own columns, or with a new marker if the target has none.
     """
+    refuse_copy_of_command(target, properties)
     _check_history(layout, there.names)
     known = {name.lower() for name in there.names}
     for name in layout.key:
         if name.lower() not in known:
-            raise SchemaError(
-                f"{target} lacks key column {name}, and has the columns {', '.join(there.names)}: "
-                "a key column of the table was renamed, or this is a copy of another table; delete "
-                "target and checkpoint to start over"
-            )
+            raise lacks_key(target, name, there.names)
     for found in differences(there, layout.schema):
         _check_difference(target, found)
     marker, bucket = properties.get(MARKER), properties.get(BUCKET)
@@ -206,16 +198,8 @@ def as_in_target(
         )
     owned = {without_case(name) for name in (marker, bucket)}
     if taken := [name for name in layout.schema.names if without_case(name) in owned]:
-        raise SchemaError(
-            f"the table has gained a column {taken[0]}, and {target} uses this name for a column "
-            "of its own: delete target and checkpoint to start over"
-        )
+        raise taken_name(target, taken[0])
     return evolve(layout, marker=marker, bucket=None if bucket == NO_BUCKETS else bucket)
-
-
-def own_properties(layout: Layout) -> dict[str, str]:
-    """Return the properties by which a target knows its own columns."""
-    return {MARKER: layout.marker, BUCKET: layout.bucket or NO_BUCKETS}
 
 
 IN_PARQUET = frozenset({"_tmp_metadata_row_index"})
@@ -232,37 +216,16 @@ def refuse_columns(target: str, schema: StructType, taken: Container[str], reade
         raise ConfigurationError("target", target, remedy)
 
 
-def refuse_append_only(target: str, properties: Mapping[str, str]) -> None:
-    """Raise ConfigurationError for a Delta table with properties that allow no updates."""
-    if properties.get("delta.appendOnly", "false") == "true":
-        remedy = "its property delta.appendOnly allows no updates: unset it, or give a new path"
-        raise ConfigurationError("target", target, remedy)
-
-
-def empty_in_partition(name: str) -> SchemaError:
-    """Return the error for an empty text or blob by which a Delta table would be partitioned."""
-    return SchemaError(
-        f"column {name} has an empty value, which a Delta table that is partitioned by this column "
-        "stores as null: give a target that is partitioned by other columns"
-    )
-
-
 def _check_difference(target: str, found: Difference) -> None:
     """Raise SchemaError if a target cannot keep values of the table's type."""
     old, new = found.old, found.new
     if old is None or (new is None and len(found.path) == 1):
         return  # a column or field that is added, or a column that was dropped
     if new is None:
-        raise SchemaError(
-            f"{target} has the field {found}, which the table's type lacks: the field was renamed; "
-            "delete target and checkpoint to start over"
-        )
+        raise renamed_field(target, str(found))
     is_wider = isinstance(old, IntegerType) and isinstance(new, ByteType | ShortType)
     if not is_wider:  # in Iceberg
-        raise SchemaError(
-            f"{target} has {found} of type {old.simpleString()}, and the table's values are of "
-            f"type {new.simpleString()}: delete target and checkpoint to start over"
-        )
+        raise other_type(target, str(found), old.simpleString(), new.simpleString())
 
 
 def _check_history(layout: Layout, there: Sequence[str]) -> None:

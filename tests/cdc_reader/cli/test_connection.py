@@ -80,6 +80,7 @@ COMMANDS: dict[str, list[str]] = {
     "demo": [],
     "generations": [],
     "import-position": ["go", "ks.positions", "ks.t", "--application", "printer"],
+    "mirror": ["127.0.0.1:1", "ks.t", "/no/copy"],
     "replicate": CLUSTERS,
     "serve": [],
     "status": ["ks.t"],

@@ -10,13 +10,14 @@ import deltalake
 import pytest
 from pyspark.sql import functions as sf
 
+from cdc_reader.copies.properties import BUCKET
 from cdc_reader.errors import SchemaError
 from pyspark_scylla_cdc import Mirror
 from pyspark_scylla_cdc.tables import buckets, maintenance
 from pyspark_scylla_cdc.tables.buckets import bucket_of, split_by, wanted
 from pyspark_scylla_cdc.tables.maintenance import Maintenance
 from pyspark_scylla_cdc.tables.ranges import column
-from pyspark_scylla_cdc.tables.sink import BUCKET, Sink
+from pyspark_scylla_cdc.tables.sink import Sink
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,12 +12,12 @@ from pyspark.sql import functions as sf
 
 from cdc_reader._time import SystemClock
 from cdc_reader.changes.frames import columns as names
+from cdc_reader.copies.merging import Merge
 from cdc_reader.testing import EmbeddedScylla, Scylla
 from pyspark_scylla_cdc.tables import fold as folding
 from pyspark_scylla_cdc.tables import ranges, update
 from pyspark_scylla_cdc.tables.fold import UPSERTS, Fold
 from pyspark_scylla_cdc.tables.history import _History
-from pyspark_scylla_cdc.tables.merging import Merge
 from pyspark_scylla_cdc.tables.ranges import column
 from tests.connectors.pyspark_scylla_cdc.tables import test_keys
 from tests.connectors.pyspark_scylla_cdc.tables.test_fold import (
