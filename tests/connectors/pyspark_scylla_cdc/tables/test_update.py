@@ -83,3 +83,17 @@ def test_micro_batches_that_do_not_read_the_copy(
     assert copy.awaitTermination()
     assert reads
     assert copy.compare().is_equal
+
+
+def test_a_merge_without_an_effect(execute: Execute, start: Start, place: dict[str, str]) -> None:
+    """It is recorded too: the micro-batch after it follows."""
+    execute(
+        "CREATE TABLE {t} (pk int PRIMARY KEY, v int) WITH cdc = {'enabled': true}",
+        "INSERT INTO {t} (pk, v) VALUES (1, 1)",
+    )
+    assert start(**place).awaitTermination()
+    for statement in ("DELETE FROM {t} WHERE pk = 7", "UPDATE {t} SET v = 2 WHERE pk = 1"):
+        execute(statement)
+        copy = start(**place)
+        assert copy.awaitTermination()
+    assert rows_of(copy.read()) == [{"pk": 1, "v": 2}]
