@@ -183,12 +183,14 @@ def test_a_partition_column_that_the_table_lacks(
 def test_a_path_with_the_signs_of_patterns(
     execute: Execute, start: Start, place: dict[str, str]
 ) -> None:
-    """Spark reads the copy's files, and no others."""
+    """Spark reads the copy's files, and no others. deltalake writes to no path with brackets."""
     execute(
         f"CREATE TABLE {{t}} (pk int PRIMARY KEY, v int) {CDC}",
         "INSERT INTO {t} (pk, v) VALUES (1, 1)",
     )
-    place["target"] += "x[1]{b,c}?*"
+    with pytest.raises(ConfigurationError, match=r"writes to no path with one of"):
+        start(**{**place, "target": f"{place['target']}[1]"})
+    place["target"] += "x{b,c}?*"
     assert start(**place).awaitTermination()
     execute("UPDATE {t} SET v = 2 WHERE pk = 1")
     copy = start(**place)
