@@ -25,7 +25,8 @@ from pyspark_scylla_cdc.mirroring.runs import RepeatedRuns, needs_repeats
 from pyspark_scylla_cdc.mirroring.status import CopyStatus, copy_files, status_of
 from pyspark_scylla_cdc.mirroring.stored_file import StoredFile
 from pyspark_scylla_cdc.monitoring.known import ALTERED, COPIES, LISTENERS, RESTARTED
-from pyspark_scylla_cdc.offsets.spark_checkpoint import planned
+from pyspark_scylla_cdc.offsets.offset import Offset
+from pyspark_scylla_cdc.offsets.spark_checkpoint import planned_last
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.sessions import schema_of
 from pyspark_scylla_cdc.source import ScyllaCdcDataSource
@@ -251,7 +252,19 @@ def _rows_of(options: Mapping[str, str]) -> int:
 
 def planned_batch(spark: SparkSession, checkpoint: str, number: int) -> MicroBatch:
     """Return the micro-batch with this number, with a digest of its plan."""
-    plan = planned(spark, checkpoint, number)
+    plan, *before = planned_last(spark, checkpoint, number, 2)
     [end] = plan.ends
-    snapshot = end.position if end.is_before_snapshot else None
+    since = before[0].ends[0] if before else None
+    is_of_snapshot = end.is_before_snapshot or _completes_snapshot(since, end)
+    snapshot = end.position if is_of_snapshot else None
     return MicroBatch(plan.query, number, zlib.crc32(plan.content), snapshot)
+
+
+def _completes_snapshot(since: Offset | None, end: Offset) -> bool:
+    """Return whether the micro-batch up to `end` has the last rows of a snapshot, and no others.
+
+    Without a limit, Spark 4.0 and 4.1 read rows of the log in the same micro-batch.
+    """
+    if since is None:
+        return end.has_snapshot and end.began == end.position
+    return since.is_before_snapshot and since.position == end.position

@@ -44,8 +44,19 @@ class Plan:
 
 def planned(spark: SparkSession, checkpoint: str, number: int) -> Plan:
     """Return the micro-batch with this number, which Spark has planned."""
-    metadata, content = _contents(spark, checkpoint, "metadata", f"offsets/{number}")
-    return Plan(json.loads(metadata)["id"], number, content)
+    return planned_last(spark, checkpoint, number, 1)[0]
+
+
+def planned_last(spark: SparkSession, checkpoint: str, number: int, count: int) -> list[Plan]:
+    """Return the last `count` micro-batches that end with this number, or all if there are fewer.
+
+    The last one comes first.
+    """
+    numbers = range(number, max(-1, number - count), -1)
+    names = (f"offsets/{each}" for each in numbers)
+    metadata, *contents = _contents(spark, checkpoint, "metadata", *names)
+    query = json.loads(metadata)["id"]
+    return [Plan(query, each, content) for each, content in zip(numbers, contents, strict=True)]
 
 
 def last_committed(spark: SparkSession, checkpoint: str) -> int | None:

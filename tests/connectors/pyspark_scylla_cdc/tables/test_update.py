@@ -37,7 +37,8 @@ def test_the_first_rows_are_appended(
     assert copy.awaitTermination()
     table = deltalake.DeltaTable(place["target"])
     done = [commit["operation"] for commit in table.history()[::-1]]
-    assert done[:3] == ["CREATE TABLE", "WRITE", "WRITE"]
+    assert set(done[1:]) == {"WRITE"}
+    assert len(done) > 3
     found = {(row["pk"], row["ck"]): (row["s"], row["v"]) for row in rows_of(copy.read())}
     assert found == {
         (pk, pk if pk < 30 else None): (pk if pk >= 20 else None, 1 if pk < 30 else None)
@@ -92,8 +93,9 @@ def test_a_merge_without_an_effect(execute: Execute, start: Start, place: dict[s
         "INSERT INTO {t} (pk, v) VALUES (1, 1)",
     )
     assert start(**place).awaitTermination()
-    for statement in ("DELETE FROM {t} WHERE pk = 7", "UPDATE {t} SET v = 2 WHERE pk = 1"):
-        execute(statement)
-        copy = start(**place)
-        assert copy.awaitTermination()
+    execute("DELETE FROM {t} WHERE pk = 7")
+    assert start(**place).awaitTermination()
+    execute("UPDATE {t} SET v = 2 WHERE pk = 1")
+    copy = start(**place)
+    assert copy.awaitTermination()
     assert rows_of(copy.read()) == [{"pk": 1, "v": 2}]
