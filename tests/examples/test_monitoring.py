@@ -37,7 +37,8 @@ NAME = re.compile(r"\bscylla_cdc_[a-z_]+")
 UNUSED = {f"scylla_cdc_{name}_total" for name in ("late_rows", "read_retries", "handler_retries")}
 UNUSED |= {f"scylla_cdc_snapshot_{name}" for name in ("rows_total", "share", "seconds_left")}
 UNUSED |= {f"scylla_cdc_spark_snapshot_{name}" for name in ("share", "seconds_left")}
-"""Metrics of events that did not occur in the run, and of snapshots."""
+UNUSED |= {f"scylla_cdc_spark_copy_{name}" for name in ("rows", "bytes", "files", "buckets_due")}
+"""Metrics of events that did not occur in the run, of snapshots, and of copies."""
 VARIABLES = {"$__rate_interval": "5m", "$keyspace": ".*", "$table": ".*", "$query": ".*"}
 
 
