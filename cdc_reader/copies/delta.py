@@ -83,10 +83,17 @@ class DeltaFiles:
         return table
 
     def append(self, table: DeltaTable, rows: pa.Table, name: str, version: int) -> None:
-        """Add rows, and record the version under the name, in one commit."""
+        """Add rows, and record the version under the name, in one commit.
+
+        Columns that the rows lack, because the table has dropped them, become null.
+        """
         self._check(rows, table)
-        noted = self.noted(name, version)
-        self.deltalake.write_deltalake(table, rows, mode="append", commit_properties=noted)
+        schema, noted = pa.schema(table.schema().to_arrow()), self.noted(name, version)
+        for field in schema:
+            if field.name not in rows.schema.names:
+                rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
+        whole = rows.select(schema.names)
+        self.deltalake.write_deltalake(table, whole, mode="append", commit_properties=noted)
 
     def merge(
         self, table: DeltaTable, updates: pa.Table, merge: Merge, name: str, version: int
