@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from cdc_reader._log import get_logger
 from pyspark_scylla_cdc.tables.buckets import split_by, wanted
 from pyspark_scylla_cdc.tables.layout import Layout
-from pyspark_scylla_cdc.tables.sink import Files, Sink, present_rows
+from pyspark_scylla_cdc.tables.sink import Files, Sink
 
 log = get_logger(__name__)
 
@@ -82,8 +82,8 @@ def is_due(files: Files) -> bool:
 
 
 def _divide(sink: Sink, layout: Layout, spark: SparkSession) -> None:
-    """Add the last bucket of the layout."""
+    """Add the last bucket of the layout. Its rows keep their values in columns that are dropped."""
     new = layout.buckets - 1
     among = [split_by(new), new]
-    rows = present_rows(sink, layout, spark, among)
-    sink.rebucket(layout, layout.buckets, layout.placed(rows), among)
+    rows = layout.placed(sink.rows(spark, among))
+    sink.rebucket(layout, layout.buckets, rows, among)

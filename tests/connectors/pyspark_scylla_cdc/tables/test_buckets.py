@@ -85,6 +85,26 @@ def test_buckets_are_added_as_the_copy_grows(
     assert check_places(spark, copy, sink) > 20
 
 
+@pytest.mark.slow
+@DELTALAKE
+@pytest.mark.usefixtures("_small")
+def test_dropped_columns_in_new_buckets(
+    execute: Execute, start: Start, place: dict[str, str]
+) -> None:
+    """Rows that move into another bucket keep the values of columns that the table has dropped."""
+    execute(CREATE, *inserts(range(9), 1))
+    assert start(**place).awaitTermination()
+    execute(
+        "ALTER TABLE {t} DROP v",
+        *(f"INSERT INTO {{t}} (pk, ck) VALUES ({pk}, 0)" for pk in range(9, 50)),
+    )
+    copy = start(**place)
+    assert copy.awaitTermination()
+    assert copy._copies[0].sink.buckets() == 7
+    assert copy.read().where("pk < 9 AND v = 1").count() == 9
+    assert copy.read().count() == 50
+
+
 def check_places(spark: SparkSession, copy: Mirror, sink: Sink) -> int:
     """Check that each row is in its bucket; return the number of rows."""
     found = 0
