@@ -71,6 +71,9 @@ class Copy:
     _raised: list[Exception] = field(factory=list, init=False)
     _runs: RepeatedRuns | None = field(default=None, init=False)
     _busy: list[float] = field(factory=list, init=False)
+    _maintenance: Maintenance = field(factory=Maintenance, init=False)
+    """It outlives a query that is started again, which Spark 4.0 and 4.1 need for each micro-batch
+    of the trigger ``availableNow``."""
 
     def __attrs_post_init__(self) -> None:
         if needs_repeats(self.trigger):
@@ -86,7 +89,7 @@ class Copy:
         self._layout, self._schema, self._looked = layout, frame.schema, time.monotonic()
         sink, checkpoint, expected = self.sink, self.checkpoint, partial(_rows_of, self.options)
         raised = self._raised = []
-        maintenance = Maintenance() if self.maintain else None
+        maintenance = self._maintenance if self.maintain else None
 
         def write(changes: DataFrame, number: int) -> None:
             # `self` refers to the query, and the query to this function: across Python and the JVM,
