@@ -221,8 +221,8 @@ class ConsumerRuntime:
         self._progress[name] = progress
         if self._stopping.is_set():
             table.stop()  # its read was set up after `stop` was called
-        read = partial(self._read_to_end, progress, table, reading, end)
-        return self._spawn(f"cdc-read-{name}", read)
+        read = partial(self._read, progress, table, reading, end)
+        return self._spawn(f"cdc-read-{name}", partial(self._read_or_leave_out, name, read))
 
     def _follow_found(self, name: TableName, now: Micros, end: Micros) -> threading.Thread | None:
         """Begin to read a table that a pattern found, or leave it out."""
@@ -379,17 +379,11 @@ class ConsumerRuntime:
         except BaseException as error:  # noqa: BLE001 - `close` raises it
             self.fail(error)
 
-    def _read_to_end(
-        self,
-        progress: TableProgress,
-        table: TableReader,
-        reading: Follower | SnapshotReader,
-        end: Micros,
-    ) -> None:
+    def _read_or_leave_out(self, name: TableName, read: Callable[[], None]) -> None:
         try:
-            self._read(progress, table, reading, end)
+            read()
         except _OF_A_TABLE as error:
-            self._leave_out(progress.table, error)
+            self._leave_out(name, error)
 
     def _read(
         self,
