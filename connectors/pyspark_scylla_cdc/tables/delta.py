@@ -94,24 +94,18 @@ class DeltaLakeSink:
         """See `Sink.buckets`."""
         return self._files.table().transaction_version(BUCKETS) or 1
 
-    def rebucket(
-        self,
-        layout: Layout,
-        count: int,
-        rows: DataFrame | None = None,
-        replacing: Collection[int] = (),
-    ) -> None:
-        """See `Sink.rebucket`."""
-        table = self._files.table()
-        if rows is None:
-            self._files.note(table, BUCKETS, count)
-            return
+    def set_buckets(self, count: int) -> None:
+        """See `Sink.set_buckets`."""
+        self._files.note(self._files.table(), BUCKETS, count)
+
+    def divide(self, layout: Layout, rows: DataFrame, replacing: Collection[int]) -> None:
+        """See `Sink.divide`."""
         self._files.deltalake.write_deltalake(
-            table,
+            self._files.table(),
             rows.toArrow(),
             mode="overwrite",
             predicate=among(layout.columns, replacing),
-            commit_properties=self._files.noted(BUCKETS, count),
+            commit_properties=self._files.noted(BUCKETS, layout.buckets),
         )
 
     def rows(self, spark: SparkSession, buckets: Collection[int] | None = None) -> DataFrame:

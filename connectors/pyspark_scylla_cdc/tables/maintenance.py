@@ -86,4 +86,4 @@ def _divide(sink: Sink, layout: Layout, spark: SparkSession) -> None:
     new = layout.buckets - 1
     among = [split_by(new), new]
     rows = layout.placed(sink.rows(spark, among))
-    sink.rebucket(layout, layout.buckets, rows, among)
+    sink.divide(layout, rows, among)

@@ -108,21 +108,15 @@ class _MergeSink(ABC):
             columns = ", ".join(map(self._added, lacking))
             self._spark.sql(f"ALTER TABLE {self._table} ADD COLUMNS ({columns})")
 
-    def rebucket(
-        self,
-        layout: Layout,
-        count: int,
-        rows: DataFrame | None = None,
-        replacing: Collection[int] = (),
-    ) -> None:
-        """See `Sink.rebucket`."""
-        if rows is None:
-            writer = self._present(self._spark).limit(0).writeTo(self._table)
-            self._record(self._spark, {BUCKETS: count}, writer.append)
-            return
+    def set_buckets(self, count: int) -> None:
+        """See `Sink.set_buckets`."""
+        self._note(self._spark, {BUCKETS: count})
+
+    def divide(self, layout: Layout, rows: DataFrame, replacing: Collection[int]) -> None:
+        """See `Sink.divide`."""
         writer = self._whole(rows.localCheckpoint()).writeTo(self._table)
-        is_replaced = sf.expr(among(layout.columns, replacing))
-        self._record(rows.sparkSession, {BUCKETS: count}, lambda: writer.overwrite(is_replaced))
+        is_replaced, notes = sf.expr(among(layout.columns, replacing)), {BUCKETS: layout.buckets}
+        self._record(rows.sparkSession, notes, lambda: writer.overwrite(is_replaced))
 
     def rows(self, spark: SparkSession, buckets: Collection[int] | None = None) -> DataFrame:
         """See `Sink.rows`."""
@@ -153,7 +147,7 @@ class _MergeSink(ABC):
         self._check(rows)
         spark, done = rows.sparkSession, self._done(batch)
         if not touched:  # a merge without rows might not commit
-            self._record(spark, done, self._present(spark).limit(0).writeTo(self._table).append)
+            self._note(spark, done)
             return
         rows.createOrReplaceTempView(_VIEW)
         merge = Merge(layout.columns, {place for _, place in touched})
@@ -167,6 +161,10 @@ class _MergeSink(ABC):
         files = self._files(spark, None if own == NO_BUCKETS else own)
         found = files.groupBy("place").agg(sf.count("*"), sf.sum("rows"), sf.sum("size"))
         return {row[0]: Files(*row[1:]) for row in found.collect()}
+
+    def _note(self, spark: SparkSession, notes: Mapping[str, object]) -> None:
+        """Commit the notes alone."""
+        self._record(spark, notes, self._present(spark).limit(0).writeTo(self._table).append)
 
     def _present(self, spark: SparkSession) -> DataFrame:
         """Return the table as it is now."""
@@ -303,8 +301,7 @@ class IcebergSink(_MergeSink):
 
     def clean(self) -> None:
         """See `Sink.clean`. The last snapshot then has the notes, whoever wrote the one before."""
-        nothing = self._present(self._spark).limit(0)
-        self._record(self._spark, {}, nothing.writeTo(self._table).append)
+        self._note(self._spark, {})
         self._call("expire_snapshots")
 
     def _files(self, spark: SparkSession, bucket: str | None) -> DataFrame:

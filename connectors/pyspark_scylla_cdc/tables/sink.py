@@ -87,16 +87,14 @@ class Sink(Protocol):
         """Return the number of buckets; 1 for a target without buckets."""
         ...
 
-    def rebucket(
-        self,
-        layout: Layout,
-        count: int,
-        rows: DataFrame | None = None,
-        replacing: Collection[int] = (),
-    ) -> None:
-        """Record that the copy has `count` buckets; replace all rows of some buckets by `rows`.
+    def set_buckets(self, count: int) -> None:
+        """Record that the copy, which is empty, has this many buckets."""
+        ...
 
-        `rows` have the columns of the copy. Both happen atomically.
+    def divide(self, layout: Layout, rows: DataFrame, replacing: Collection[int]) -> None:
+        """Replace all rows of some buckets by `rows`, and record `layout.buckets`, atomically.
+
+        `rows` have the columns of the copy.
         """
         ...
 

@@ -37,9 +37,9 @@ def update(
     sink.add_columns(layout)  # only now, because `has` rejects a copy of another table
     if layout.bucket is not None:
         if batch.number == 0 and (count := wanted(expected())) > 1:
-            sink.rebucket(layout, count)  # the copy is empty
+            sink.set_buckets(count)
         layout = evolve(layout, buckets=sink.buckets())
-    is_read_again = layout.history or layout.statics if batch.snapshot is None else False
+    is_read_again = batch.snapshot is None and (layout.history or layout.statics)
     with _kept(changes) if is_read_again or _has_marks(changes) else nullcontext():
         _write(sink, layout, changes, batch)
 
