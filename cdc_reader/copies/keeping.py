@@ -12,6 +12,7 @@ from attrs import define, field
 from cdc_reader._time import Moment
 from cdc_reader.changes.frames import ChangeFormat
 from cdc_reader.copies.table_copy import TableCopy
+from cdc_reader.copies.upkeep import EVERY
 from cdc_reader.cql.schema import TableSchema
 from cdc_reader.reader import CdcReader
 from cdc_reader.reading.cursor import Checkpoint
@@ -20,8 +21,6 @@ from cdc_reader.reading.snapshot import RangeComplete, SnapshotRows
 
 BYTES, SECONDS = 64 * 1024 * 1024, 10.0
 """A commit is due when this many bytes of rows are held, or this long after the last one."""
-EVERY = 8
-"""How many commits lie between two looks at the files of the copy."""
 _FORMAT = ChangeFormat(include_delta=True, preimages="none", range_deletes="emit")
 
 

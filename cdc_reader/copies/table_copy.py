@@ -24,6 +24,7 @@ from cdc_reader.copies.present_rows import present_rows
 from cdc_reader.copies.properties import COPY, MARKER, application, own_properties
 from cdc_reader.copies.refusals import taken_name
 from cdc_reader.copies.updates import mergeable
+from cdc_reader.copies.upkeep import DAY, MOST_FILES
 from cdc_reader.cql.names import TableName, without_case
 from cdc_reader.cql.schema import ColumnKind, TableSchema
 from cdc_reader.errors import CheckpointError, ConfigurationError, MirrorError
@@ -34,14 +35,11 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
-MOST_FILES = 16
-"""The number of files up to which the copy is not compacted."""
 _NOTHING = 0
 """The version of a copy before its first commit."""
 _NONCE_BITS = 32
 _LOG = "_delta_log"
 """The folder that is left if a process ends while it makes a Delta table."""
-_DAY = 86_400.0
 _INSTEAD = "keep the copy with mirror in Spark, in a session with Delta Lake's extension"
 _REMEDIES = Remedies(
     install="install deltalake (pip install 'scylla-cdc[lake]')", table=_INSTEAD, column=_INSTEAD
@@ -133,7 +131,7 @@ class TableCopy:
             table = self._delta.table()
             if len(table.file_uris()) > MOST_FILES:
                 table.optimize.compact()
-            if self._cleaned is None or now > self._cleaned + _DAY:
+            if self._cleaned is None or now > self._cleaned + DAY:
                 self._cleaned = now
                 table.vacuum(dry_run=False)
         except (self._delta.deltalake.exceptions.DeltaError, OSError) as error:

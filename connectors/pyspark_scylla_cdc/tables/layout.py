@@ -85,18 +85,13 @@ class Layout:
         return [name for name in self.schema.names if not self.history or name not in VERSION]
 
     @property
-    def values(self) -> list[str]:
-        """The columns of a row outside the key, without the marker."""
-        return self.columns.values
-
-    @property
     def kind(self) -> str:
         """The column of updates with what to do: ``upsert``, ``replace`` or ``delete``."""
         return self.columns.kind
 
     @property
     def flag_names(self) -> dict[str, str]:
-        """For each column of `values`, the column of updates that is true if the update sets it."""
+        """For each column outside the key, that of updates which is true if the update sets it."""
         return self.columns.flags
 
     @property

@@ -9,21 +9,17 @@ from attrs import define, evolve, field
 from pyspark.sql import SparkSession
 
 from cdc_reader._log import get_logger
+from cdc_reader.copies.upkeep import DAY, EVERY, MOST_FILES
 from pyspark_scylla_cdc.tables.buckets import split_by, wanted
 from pyspark_scylla_cdc.tables.layout import Layout
 from pyspark_scylla_cdc.tables.sink import Files, Sink
 
 log = get_logger(__name__)
 
-EVERY = 8
-"""How many micro-batches lie between two looks at the files."""
 SECONDS = 10.0
 """How long work may take after a micro-batch; what is left is done after the next one."""
-MOST_FILES = 16
-"""The number of files up to which a bucket is left alone."""
 _AT_ONCE = 16
 """The number of buckets that are compacted in one commit."""
-_DAY = 86_400.0
 
 
 @define
@@ -70,7 +66,7 @@ class Maintenance:
             sink.compact(layout, some)
             yield {"compacted": len(some)}
         now = time.monotonic()
-        if self._cleaned is None or now - self._cleaned > _DAY:
+        if self._cleaned is None or now - self._cleaned > DAY:
             self._cleaned = now
             sink.clean()
             yield {"cleaned": 1}
