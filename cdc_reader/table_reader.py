@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -40,7 +40,7 @@ from cdc_reader.reading.delivery import Delivery
 from cdc_reader.reading.expiry import TtlHistory
 from cdc_reader.reading.follower import Follower
 from cdc_reader.reading.loss import OnLoss, lost_since
-from cdc_reader.reading.ports import LogSource, SnapshotTable
+from cdc_reader.reading.ports import TTLS_AND_TIMES, LogSource, SnapshotTable
 from cdc_reader.reading.retry import NEVER, Interruption, Stop, each_until
 from cdc_reader.reading.snapshot import SnapshotDelivery, SnapshotReader, begin_snapshot
 from cdc_reader.reading.windows.window_reader import LogReader
@@ -364,7 +364,12 @@ class TableReader:
         has no snapshot.
         """
         access = self._monitored(on_retry, tolerant=tolerant)
-        return self._rows(access, start, access.table, cells=True)
+        return self._rows(access, start, access.table, cells=TTLS_AND_TIMES)
+
+    def _rows_source(self) -> tuple[SnapshotTable, Clock]:
+        """Return the table and the clock, for copies, which read single partitions."""
+        access = self._access
+        return access.table, access.clock
 
     def begin_snapshot(self) -> Checkpoint:
         """Return the checkpoint of a snapshot that begins now; see `snapshot`."""
@@ -449,7 +454,7 @@ class TableReader:
         if formatting.is_tolerant:
             access = evolve(access, table=access.table.tolerant())
         if isinstance(start, Checkpoint) and start.snapshot is not None:
-            rows = self._rows(access, start, access.table, cells=False)
+            rows = self._rows(access, start, access.table, cells=formatting.cells)
             with suppress(StoppedError):
                 yield from formatting.snapshot(rows.deliveries())
             if access.stop.is_set():
@@ -484,14 +489,18 @@ class TableReader:
         yield grouping.rest()
 
     def _rows_as(
-        self, start: Checkpoint, change: Callable[[CdcTable], SnapshotTable], *, cells: bool
+        self,
+        start: Checkpoint,
+        change: Callable[[CdcTable], SnapshotTable],
+        *,
+        cells: Sequence[str],
     ) -> SnapshotReader:
         """Return the reader of the rows of `change(table)`, which the next `stop` ends."""
         access = self._access
         return self._rows(access, start, change(access.table), cells=cells)
 
     def _rows(
-        self, access: _Access, start: Checkpoint, table: SnapshotTable, *, cells: bool
+        self, access: _Access, start: Checkpoint, table: SnapshotTable, *, cells: Sequence[str]
     ) -> SnapshotReader:
         start.check()
         return SnapshotReader(

@@ -13,7 +13,13 @@ from cdc_reader._time import Micros
 from cdc_reader.cql.schema import LogSchema
 from cdc_reader.decoding import arrow_schema
 from cdc_reader.reading.cursor import Checkpoint
-from cdc_reader.reading.ports import GenerationSource, LogSource, RowSource, SnapshotTable
+from cdc_reader.reading.ports import (
+    TTLS_AND_TIMES,
+    GenerationSource,
+    LogSource,
+    RowSource,
+    SnapshotTable,
+)
 from cdc_reader.reading.snapshot import (
     RangeComplete,
     SnapshotDelivery,
@@ -24,7 +30,7 @@ from cdc_reader.reading.snapshot import (
 MakeReader = Callable[..., SnapshotReader]
 """Applies a function to the table, and makes a reader of the result.
 
-`cells` adds the TTLs and write times of cells."""
+For `cells`, see `SnapshotTable.rows`."""
 
 if TYPE_CHECKING:  # the formats are imported when they are used
     from cdc_reader.changes.change import Change
@@ -74,7 +80,7 @@ class FixedSchema:
         self,
         schema: LogSchema,
         *,
-        cells: bool = False,
+        cells: Sequence[str] = (),
         tokens: bool = False,
         tolerant: bool = False,
     ) -> RowSource:
@@ -148,12 +154,18 @@ class TableSnapshot:
 
         Raises the same errors as that method, and ConfigurationError for format ``log``.
         """
-        from cdc_reader.changes.frames import change_format, project, snapshot_format_of
+        from cdc_reader.changes.frames import (
+            cells_for,
+            change_format,
+            project,
+            snapshot_format_of,
+        )
 
         wanted = change_format(format)
         schema = project(self._schema, wanted.columns)
         row_format = snapshot_format_of(wanted, schema)
-        split = split_rows(self._begin(schema, tolerant=row_format.is_tolerant))
+        cells = cells_for(row_format.schema.names)
+        split = split_rows(self._begin(schema, tolerant=row_format.is_tolerant, cells=cells))
         rows = row_format.snapshot(split, row_format.schema, self.position)
         return pa.RecordBatchReader.from_batches(row_format.schema, rows)
 
@@ -165,7 +177,7 @@ class TableSnapshot:
         from cdc_reader.changes.snapshot import SnapshotChanges
 
         changes = SnapshotChanges()
-        for delivery in self._begin(self._schema, cells=True):
+        for delivery in self._begin(self._schema, cells=TTLS_AND_TIMES):
             yield from chain.from_iterable(changes.each(delivery))
 
     def deliveries(self) -> Iterator[SnapshotDelivery]:
@@ -175,11 +187,11 @@ class TableSnapshot:
         effect of the rows, and pass the last checkpoint to `TableReader.snapshot`. The schema may
         change during the snapshot.
         """
-        self._reader = self._make_reader(lambda table: table, cells=False)
+        self._reader = self._make_reader(lambda table: table, cells=())
         return self._reader.deliveries()
 
     def _begin(
-        self, schema: LogSchema, *, tolerant: bool = False, cells: bool = False
+        self, schema: LogSchema, *, tolerant: bool = False, cells: Sequence[str] = ()
     ) -> Iterator[SnapshotDelivery]:
         """Begin to read the rows with the columns of `schema`."""
 

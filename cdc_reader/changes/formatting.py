@@ -5,7 +5,7 @@ The delivery that ends a window or a range still comes after all rows that its c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, groupby
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ from cdc_reader.changes.frames import ChangeFormat, format_of, project, snapshot
 from cdc_reader.changes.frames.table_rows import SplitRows
 from cdc_reader.cql.schema import LogSchema
 from cdc_reader.reading.delivery import Delivery, RowsRead, WindowComplete
+from cdc_reader.reading.ports import TTLS
 from cdc_reader.reading.snapshot import RangeComplete, SnapshotDelivery
 
 
@@ -28,6 +29,11 @@ class Formatting:
     def is_tolerant(self) -> bool:
         """Whether rows with cells that cannot be converted are accepted."""
         return self._wanted.on_bad_record != "fail"
+
+    @property
+    def cells(self) -> Sequence[str]:
+        """What a read of the base table must give of its cells, see `SnapshotTable.rows`."""
+        return TTLS if self._wanted.include_delta else ()
 
     def check(self, schema: LogSchema, *, snapshot: bool) -> None:
         """Raise an error if rows of the log cannot be converted to the format.

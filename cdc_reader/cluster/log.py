@@ -305,7 +305,7 @@ class CdcTable(Asking):
         self,
         schema: LogSchema,
         *,
-        cells: bool = False,
+        cells: Sequence[str] = (),
         tokens: bool = False,
         tolerant: bool = False,
     ) -> CqlRowSource:

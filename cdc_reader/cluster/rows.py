@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 from attrs import evolve
@@ -14,6 +14,9 @@ from cdc_reader.cql.types import Native, is_multi_cell
 from cdc_reader.decoding import warn_if_slow
 from cdc_reader.reading.ports import TOKEN, ttl_of, written_of
 from cdc_reader.streams.ring import TokenRange
+
+_CELL_FUNCTIONS = {"TTL": (ttl_of, "int"), "WRITETIME": (written_of, "bigint")}
+"""For each function of a cell, the name of its column, and its type."""
 
 
 class CqlRowSource:
@@ -27,7 +30,7 @@ class CqlRowSource:
         queries: Queries,
         base: TableSchema,
         *,
-        cells: bool = False,
+        cells: Sequence[str] = (),
         tokens: bool = False,
         tolerant: bool = False,
     ) -> None:
@@ -44,7 +47,7 @@ class CqlRowSource:
         return (batch for batch in batches if batch.num_rows)
 
 
-def rows_query(base: TableSchema, *, cells: bool, tokens: bool) -> Query:
+def rows_query(base: TableSchema, *, cells: Sequence[str], tokens: bool) -> Query:
     """Return the query for the rows of a range, without values.
 
     The query gives aliases to function calls, because server versions name their result columns
@@ -53,14 +56,12 @@ def rows_query(base: TableSchema, *, cells: bool, tokens: bool) -> Query:
     key = ", ".join(quoted(column.name) for column in base.partition_key)
     selected = [quoted(column.name) for column in base.columns]
     columns = list(base.columns)
-    if cells:
-        for column in filter(is_single_cell, base.columns):
-            for function, name, kind in (
-                ("TTL", ttl_of(column.name), "int"),
-                ("WRITETIME", written_of(column.name), "bigint"),
-            ):
-                selected.append(f"{function}({quoted(column.name)}) AS {quoted(name)}")
-                columns.append(Column(name, Native(kind)))
+    for column in filter(is_single_cell, base.columns):
+        for function in cells:
+            name_of, kind = _CELL_FUNCTIONS[function]
+            name = name_of(column.name)
+            selected.append(f"{function}({quoted(column.name)}) AS {quoted(name)}")
+            columns.append(Column(name, Native(kind)))
     if tokens:
         selected.append(f"token({key}) AS {quoted(TOKEN)}")
         columns.append(Column(TOKEN, Native("bigint")))

@@ -1,12 +1,10 @@
-"""The names of the columns of a copy."""
+"""The names of the columns of a copy, and names beside them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
 from attrs import frozen
-
-from cdc_reader.copies.own_names import OwnNames
 
 
 def quoted(name: str) -> str:
@@ -15,19 +13,41 @@ def quoted(name: str) -> str:
 
 
 @frozen
+class OwnNames:
+    """Names that no column of a table has, in upper or lower case.
+
+    They begin with more underscores than any of the table's columns.
+    """
+
+    prefix: str
+
+    @classmethod
+    def beside(cls, columns: Iterable[str]) -> OwnNames:
+        """Return names that differ from those of the `columns`."""
+        return cls("_" * (1 + max((len(it) - len(it.lstrip("_")) for it in columns), default=0)))
+
+    def own(self, name: str) -> str:
+        """Return the name of a column of the computation itself."""
+        return f"{self.prefix}{name}"
+
+    def other(self, column: str) -> str:
+        """Return a second name for a table's column, for joins of rows with rows."""
+        return f"{self.prefix}other {column}"
+
+
+@frozen
 class CopyColumns:
     """The names of a copy's columns: those of the table, in order, and the copy's own.
 
-    The column `marker` is true for rows that an INSERT created, or that were in a snapshot: they
-    remain when they lose their last value. The column `bucket`, if there is one, partitions the
-    copy.
+    For the column `state`, see `cdc_reader.copies.row_state`. The column `bucket`, if there is one,
+    partitions the copy.
     """
 
     table: Sequence[str]
     partition: Sequence[str]
     clustering: Sequence[str]
     statics: Sequence[str]
-    marker: str
+    state: str
     bucket: str | None = None
 
     @property
@@ -37,13 +57,13 @@ class CopyColumns:
 
     @property
     def values(self) -> list[str]:
-        """The columns of a row outside the key, without the marker."""
+        """The columns of a row outside the key, without the state."""
         return [name for name in self.table if name not in self.key]
 
     @property
     def row(self) -> list[str]:
         """The columns of a row: all columns of the copy except the bucket."""
-        return [*self.table, self.marker]
+        return [*self.table, self.state]
 
     @property
     def stored(self) -> list[str]:
@@ -65,6 +85,6 @@ class CopyColumns:
         return OwnNames.beside(self.stored)
 
 
-def marker_beside(columns: Iterable[str]) -> str:
-    """Return a name for the marker that none of the `columns` has."""
-    return OwnNames.beside(columns).own("inserted")
+def state_beside(columns: Iterable[str]) -> str:
+    """Return a name for the state of rows that none of the `columns` has."""
+    return OwnNames.beside(columns).own("state")

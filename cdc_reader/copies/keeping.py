@@ -11,6 +11,8 @@ from attrs import define, field
 
 from cdc_reader._time import Moment
 from cdc_reader.changes.frames import ChangeFormat
+from cdc_reader.changes.frames.changes import ChangesFormat
+from cdc_reader.copies.rereading import Rereading
 from cdc_reader.copies.table_copy import TableCopy
 from cdc_reader.copies.upkeep import EVERY
 from cdc_reader.cql.schema import TableSchema
@@ -45,7 +47,7 @@ def keep_current(
     deliveries = reader.follow_change_batches(start, until, _FORMAT, snapshot="initial")
     if copy.position is None:
         copy.begin(reader.table.schema.base, start)
-    parts = _Parts(copy, progress, start)
+    parts = _Parts(copy, progress, reader, start)
     for delivery in deliveries:
         match delivery:
             case SnapshotRows():
@@ -65,6 +67,7 @@ class _Parts:
 
     copy: TableCopy
     progress: Progress
+    reader: CdcReader
     reached: Checkpoint
     """All changes before this position have been added."""
     _ranges: defaultdict[int, list[SnapshotRows]] = field(factory=lambda: defaultdict(list))
@@ -110,6 +113,7 @@ class _Parts:
             write(self._schema, pa.Table.from_batches(self._batches), self.reached)
         elif self.reached != self.copy.position:
             self.copy.reach(self.reached)
+        self._expire()
         changes = 0 if self._are_rows else sum(batch.num_rows for batch in self._batches)
         self.progress.committed(self.reached, self._rows, changes)
         self._maintain()
@@ -122,6 +126,14 @@ class _Parts:
             self.commit()
         self._batches.append(batch)
         self._schema, self._are_rows = schema, are_rows
+
+    def _expire(self) -> None:
+        """Remove what has expired, with the columns that the copy has now."""
+        table, clock = self.reader.table._rows_source()  # noqa: SLF001 - of this package
+        schema = table.schema()
+        output = ChangesFormat(schema, _FORMAT)
+        rereading = Rereading(table, schema, output, output.schema, self.reader.config, clock)
+        self.copy.expire(schema.base, rereading)
 
     def _maintain(self) -> None:
         self._commits += bool(self._batches)

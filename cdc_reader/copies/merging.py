@@ -1,13 +1,38 @@
-"""How updates of rows are merged into a copy by their keys, in SQL."""
+"""How updates of rows are merged into a copy by their keys: as Arrow columns, and in SQL."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from attrs import frozen
 
 from cdc_reader.changes.folding.fold import DELETE, REPLACE, UPSERT
+from cdc_reader.changes.frames import columns as names
 from cdc_reader.copies.columns import CopyColumns, quoted
+from cdc_reader.copies.row_state import FIRST, INSERTED, LAST, WHOLE, states_of
+
+
+def mergeable(columns: CopyColumns, updates: pa.Table) -> pa.Table:
+    """Return what `row_updates` has found with the columns that `Merge` expects.
+
+    These are one column for each value, and one flag for each column outside the key.
+    """
+    sets = updates.column(names.MODIFIED)
+    found = {name: updates.column(name) for name in updates.schema.names}
+    found[columns.state] = states_of(updates)
+    found[columns.kind] = found.pop(names.CHANGE_TYPE)
+    for name, flag in columns.flags.items():
+        found[flag] = _contains(sets, name)
+    return pa.table(found).select([*columns.row, columns.kind, *columns.flags.values()])
+
+
+def _contains(lists: pa.ChunkedArray, name: str) -> pa.Array:
+    """Return for each list of names whether it contains the name; false for null."""
+    found = lists.combine_chunks()
+    rows = pc.filter(pc.list_parent_indices(found), pc.equal(pc.list_flatten(found), name))
+    return pc.is_in(pa.array(range(len(found)), pa.int64()), rows.cast(pa.int64()))
 
 
 def among(columns: CopyColumns, buckets: Iterable[int]) -> str:
@@ -43,8 +68,7 @@ class Merge:
     @property
     def is_gone(self) -> str:
         """The condition that a row of the copy is no row of the table after its update."""
-        marker = quoted(self.columns.marker)
-        lost = [f"NOT s.{marker}", f"NOT COALESCE(t.{marker}, true)"]
+        lost = [f"NOT {self._inserted('s')}", f"NOT {self._inserted('t')}"]
         lost += [f"{self._after(name)} IS NULL" for name in self._regulars]
         is_upsert = self._is(UPSERT)
         return f"{self._is(DELETE)} OR ({is_upsert} AND {' AND '.join(lost)})"
@@ -53,18 +77,38 @@ class Merge:
     def is_new(self) -> str:
         """The condition that an update without a row in the copy makes one."""
         values = [f"s.{quoted(name)} IS NOT NULL" for name in self._regulars]
-        found = " OR ".join([f"s.{quoted(self.columns.marker)}", *values])
+        found = " OR ".join([self._inserted("s"), *values])
         return f"{self._is(REPLACE)} OR ({self._is(UPSERT)} AND ({found}))"
 
     @property
     def updates(self) -> dict[str, str]:
         """The new value of each column of a row of the copy, without the key."""
-        marker = quoted(self.columns.marker)
-        kept = f"s.{marker} OR ({self._is(UPSERT)} AND COALESCE(t.{marker}, true))"
-        return {
-            **{name: self._after(name) for name in self.columns.values},
-            self.columns.marker: kept,
-        }
+        state = self.columns.state
+        kept = f"CASE WHEN {self._is(UPSERT)} THEN {self._joined_state} ELSE s.{quoted(state)} END"
+        return {**{name: self._after(name) for name in self.columns.values}, state: kept}
+
+    @property
+    def _joined_state(self) -> str:
+        """The state of a row that consists of what it was and of its update."""
+        inserted = f"({self._inserted('s')} OR {self._inserted('t')})"
+        first, last = (
+            f"{choice}({self._field('s', field)}, {self._field('t', field)})"
+            for choice, field in (("least", FIRST), ("greatest", LAST))
+        )
+        whole = " AND ".join(f"COALESCE({self._field(it, WHOLE)}, false)" for it in "st")
+        return (
+            f"CASE WHEN {inserted} AND {first} IS NULL AND NOT ({whole}) THEN NULL "
+            f"ELSE named_struct('{INSERTED}', {inserted}, '{FIRST}', {first}, '{LAST}', {last}, "
+            f"'{WHOLE}', {whole}) END"
+        )
+
+    def _inserted(self, side: str) -> str:
+        return f"COALESCE({self._field(side, INSERTED)}, true)"
+
+    def _field(self, side: str, name: str) -> str:
+        """A field of the state. Without the CASE, deltalake finds values in null structs."""
+        state = f"{side}.{quoted(self.columns.state)}"
+        return f"CASE WHEN {state} IS NULL THEN NULL ELSE {state}['{name}'] END"
 
     @property
     def inserts(self) -> dict[str, str]:

@@ -12,8 +12,8 @@ import pyarrow.types as arrow
 from cdc_reader._arrow import to_arrow
 from cdc_reader.changes.folding.events import groups_of
 from cdc_reader.changes.folding.keys import flat
-from cdc_reader.changes.frames import columns as names
 from cdc_reader.copies.columns import CopyColumns
+from cdc_reader.copies.row_state import with_states
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -31,7 +31,7 @@ def present_rows(table: DeltaTable, columns: CopyColumns, partitions: pa.Table) 
     )
     found = [_only(batch, partitions) for batch in scanner.to_batches() if batch.num_rows]
     rows = pa.concat_tables(found) if found else dataset.schema.empty_table().select(columns.row)
-    return rows.rename_columns([*columns.table, names.INSERTED])
+    return with_states(rows, columns.state)
 
 
 def _may_be_in(partitions: pa.Table) -> ds.Expression | None:

@@ -9,13 +9,15 @@ from cdc_reader.errors import CheckpointError
 
 APPLICATION = "scylla_cdc_mirror"
 """The name under which targets record the micro-batches or commits that they contain."""
-MARKER = "scylla_cdc.inserted"
-"""The property in which a target keeps the name of its marker."""
-BUCKET = "scylla_cdc.bucket"
+OWN = "scylla_cdc."
+"""What the names of a copy's properties begin with."""
+STATE = f"{OWN}state"
+"""The property in which a target keeps the name of its column of states."""
+BUCKET = f"{OWN}bucket"
 """The property in which a target keeps the name of its column of buckets."""
 NO_BUCKETS = "none"
 """The value of `BUCKET` for a target without buckets."""
-COPY = "scylla_cdc.copy"
+COPY = f"{OWN}copy"
 """The property in which a copy that `scylla-cdc mirror` keeps has its id."""
 
 
@@ -26,7 +28,7 @@ def application(query: str) -> str:
 
 def own_properties(columns: CopyColumns) -> dict[str, str]:
     """Return the properties by which a target knows its own columns."""
-    return {MARKER: columns.marker, BUCKET: columns.bucket or NO_BUCKETS}
+    return {STATE: columns.state, BUCKET: columns.bucket or NO_BUCKETS}
 
 
 def refuse_copy_of_command(target: str, properties: Mapping[str, str]) -> None:

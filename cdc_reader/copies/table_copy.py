@@ -14,16 +14,17 @@ import pyarrow as pa
 
 from cdc_reader._log import get_logger
 from cdc_reader.changes.folding.fold import fold, needed_partitions, row_updates
-from cdc_reader.changes.frames import columns as names
+from cdc_reader.copies import row_state
 from cdc_reader.copies.arrow_columns import lacks_columns, refuse_table, table_fields
-from cdc_reader.copies.columns import CopyColumns, marker_beside
+from cdc_reader.copies.columns import CopyColumns, state_beside
 from cdc_reader.copies.delta import DeltaFiles, Remedies
-from cdc_reader.copies.merging import Merge
+from cdc_reader.copies.expiry import expired
+from cdc_reader.copies.merging import Merge, mergeable
 from cdc_reader.copies.position_file import PositionFile, Positions, of_other_table
 from cdc_reader.copies.present_rows import present_rows
-from cdc_reader.copies.properties import COPY, MARKER, application, own_properties
+from cdc_reader.copies.properties import COPY, STATE, application, own_properties
 from cdc_reader.copies.refusals import taken_name
-from cdc_reader.copies.updates import mergeable
+from cdc_reader.copies.rereading import Rereading
 from cdc_reader.copies.upkeep import DAY, MOST_FILES
 from cdc_reader.cql.names import TableName, without_case
 from cdc_reader.cql.schema import ColumnKind, TableSchema
@@ -84,9 +85,9 @@ class TableCopy:
         refuse_table(schema)
         self._delta.refuse_backticks(column.name for column in schema.columns)
         self._save({_NOTHING: position})  # first: a copy without a position could not go on
-        marker = marker_beside(column.name for column in schema.columns)
-        fields = [*table_fields(schema), pa.field(marker, pa.bool_())]
-        properties = {**own_properties(_columns(schema, marker)), COPY: self._id}
+        state = state_beside(column.name for column in schema.columns)
+        fields = [*table_fields(schema), pa.field(state, row_state.TYPE)]
+        properties = {**own_properties(_columns(schema, state)), COPY: self._id}
         with self._told():
             made = self._delta.deltalake.Schema.from_arrow(pa.schema(fields))
             self._delta.create(made, properties)
@@ -96,9 +97,10 @@ class TableCopy:
         """Add rows of a snapshot, given as inserts, none of which the copy has yet."""
         with self._told():
             table, columns = self._current(schema)
-            found = fold(schema, rows).select([*columns.table, names.INSERTED])
+            found = fold(schema, rows)
+            found = found.append_column(columns.state, row_state.states_of(found))
             version = self._announce(position)
-            found = found.rename_columns(columns.row)
+            found = found.select(columns.row)
             self._delta.append(table, found, self._application, version)
             self._done(version, position)
 
@@ -115,6 +117,16 @@ class TableCopy:
             version = self._announce(position)
             self._delta.merge(table, updates, Merge(columns), self._application, version)
             self._done(version, position)
+
+    def expire(self, schema: TableSchema, rereading: Rereading) -> None:
+        """Remove what has expired up to the position; read again what may have expired in part."""
+        if self.position is None or self.position.snapshot is not None:
+            return
+        with self._told():
+            table, columns = self._current(schema)
+            changes = expired(table, columns, rereading, self.position.position)
+            if changes is not None:
+                self.apply(schema, changes, self.position)
 
     def reach(self, position: Checkpoint) -> None:
         """Record that the copy has all changes before the position."""
@@ -196,16 +208,16 @@ class TableCopy:
                 f"another process has written to the copy in {self.folder}: stop it, then start "
                 "again to continue"
             )
-        marker = table.metadata().configuration[MARKER]
+        state = table.metadata().configuration[STATE]
         if self._prepared != schema:
-            self._add_columns(table, schema, marker)
+            self._add_columns(table, schema, state)
             table, self._prepared = self._delta.table(), schema
-        return table, _columns(schema, marker)
+        return table, _columns(schema, state)
 
-    def _add_columns(self, table: DeltaTable, schema: TableSchema, marker: str) -> None:
+    def _add_columns(self, table: DeltaTable, schema: TableSchema, state: str) -> None:
         refuse_table(schema)
         self._delta.refuse_backticks(column.name for column in schema.columns)
-        taken = [it.name for it in schema.columns if without_case(it.name) == without_case(marker)]
+        taken = [it.name for it in schema.columns if without_case(it.name) == without_case(state)]
         if taken:
             raise taken_name(str(self.folder), taken[0])
         there = pa.schema(table.schema().to_arrow())
@@ -249,7 +261,7 @@ class TableCopy:
             ) from error
 
 
-def _columns(table: TableSchema, marker: str) -> CopyColumns:
+def _columns(table: TableSchema, state: str) -> CopyColumns:
     """Return the names of the columns of a copy without buckets."""
     statics = [it.name for it in table.of_kind(ColumnKind.STATIC) if table.clustering]
     return CopyColumns(
@@ -257,5 +269,5 @@ def _columns(table: TableSchema, marker: str) -> CopyColumns:
         [column.name for column in table.partition_key],
         [column.name for column in table.clustering],
         statics,
-        marker,
+        state,
     )

@@ -21,6 +21,13 @@ TOKEN = "token(key)"  # noqa: S105 - the name of a column
 """A column of a read with `tokens`: the token of the row's partition, as int64."""
 
 
+READ_AT = "read at"
+"""A column of a snapshot's rows with TTLs alone: the time at which they were read, in µs."""
+
+TTLS, TTLS_AND_TIMES = ("TTL",), ("TTL", "WRITETIME")
+"""The functions of cells whose values a read of a base table can have, see `SnapshotTable.rows`."""
+
+
 def ttl_of(column: str) -> str:
     """Return the name of the column that contains the TTLs of `column`."""
     return f"ttl({column})"
@@ -29,6 +36,11 @@ def ttl_of(column: str) -> str:
 def written_of(column: str) -> str:
     """Return the name of the column that contains the write times of `column`."""
     return f"writetime({column})"
+
+
+def is_of_cells(name: str) -> bool:
+    """Return whether a column tells of the cells of other columns, and is none of the table."""
+    return name == READ_AT or name.startswith((ttl_of("")[:-1], written_of("")[:-1]))
 
 
 class LogSource(Protocol):
@@ -155,16 +167,16 @@ class SnapshotTable(LogTable, Protocol):
         self,
         schema: LogSchema,
         *,
-        cells: bool = False,
+        cells: Sequence[str] = (),
         tokens: bool = False,
         tolerant: bool = False,
     ) -> RowSource:
         """Return a source of the base table's rows, with its columns in `schema`.
 
-        With `cells`, each column of single cells gets two more columns, which `ttl_of` and
-        `written_of` name. The first contains the remaining TTL in seconds, as int32, and the second
-        the write timestamp in µs, as int64. Both may be null. With `tokens`, there is a column
-        `TOKEN`. If `tolerant` is True, a cell that cannot be decoded is recorded, and no error is
-        raised.
+        With `cells`, which is `TTLS` or `TTLS_AND_TIMES`, each column of single cells gets one or
+        two more columns, which `ttl_of` and `written_of` name. The first contains the remaining TTL
+        in seconds, as int32, and the second the write timestamp in µs, as int64. Both may be null.
+        With `tokens`, there is a column `TOKEN`. If `tolerant` is True, a cell that cannot be
+        decoded is recorded, and no error is raised.
         """
         ...

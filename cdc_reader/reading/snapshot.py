@@ -7,9 +7,10 @@ the ranges that are done. See "Snapshot, then follow" in the design.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
+import numpy as np
 import pyarrow as pa
 from attrs import define, evolve, field, frozen
 
@@ -25,7 +26,7 @@ from cdc_reader.reading.advance import settled_before
 from cdc_reader.reading.cursor import Checkpoint, LateState, SnapshotProgress
 from cdc_reader.reading.delivery import name_of_table
 from cdc_reader.reading.loss import LossReporter, lost_since, refuse_endless_snapshots
-from cdc_reader.reading.ports import TOKEN, GenerationSource, SnapshotTable
+from cdc_reader.reading.ports import READ_AT, TOKEN, TTLS, GenerationSource, SnapshotTable
 from cdc_reader.reading.retry import Stop
 from cdc_reader.reading.windows.fetch import CurrentLog
 from cdc_reader.reading.windows.in_flight import InFlight
@@ -156,8 +157,8 @@ class _Open:
 class SnapshotReader:
     """Reads those ranges of a shard that the checkpoint `start` does not record as done.
 
-    Not thread-safe, except for `stop`. With `cells`, batches contain TTLs and write times; see
-    `SnapshotTable.rows`.
+    Not thread-safe, except for `stop`. With `cells`, batches contain TTLs, or TTLs and write times,
+    see `SnapshotTable.rows`. TTLs alone come with a column `READ_AT`.
     """
 
     def __init__(
@@ -169,7 +170,7 @@ class SnapshotReader:
         shard: Shard | None = None,
         stop: Stop | None = None,
         *,
-        cells: bool = False,
+        cells: Sequence[str] = (),
     ) -> None:
         if start.snapshot is None:
             raise ValueError("a checkpoint without a snapshot: its snapshot is complete")
@@ -180,7 +181,7 @@ class SnapshotReader:
         self._stopped = stop or Stop()
         self._log = CurrentLog(table, start)
         self._in_flight = InFlight()
-        self._with_cells = cells
+        self._cells = cells
         self._start = start
         self._progress = start.snapshot
         self._total = self._done_before = self._readings = 0
@@ -277,12 +278,19 @@ class SnapshotReader:
 
     def _opened(self, tokens: TokenRange, ownership: Ownership) -> _Open:
         schema = self._log.schema
-        source = self._table.rows(schema, cells=self._with_cells, tokens=not ownership.is_exact)
+        source = self._table.rows(schema, cells=self._cells, tokens=not ownership.is_exact)
         batches = self._in_flight.each(source.read(tokens))
         if not ownership.is_exact:
             batches = _owned(batches, ownership)
+        if self._cells == TTLS:
+            batches = map(self._dated, batches)
         self._readings += 1
         return _Open(self._readings, tokens, schema, batches)
+
+    def _dated(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows with the time at which they were read, from which their TTLs count."""
+        now = np.full(batch.num_rows, self._clock.now(), np.int64)
+        return batch.append_column(READ_AT, to_arrow(now))
 
     def _completed(self, read: _Open) -> RangeComplete:
         self._progress = self._progress.after(read.tokens, read.rows)

@@ -75,6 +75,7 @@ class Example:
         rows = self.read(self.target)
         for row in rows:
             assert row.pop("_inserted") in (True, False)
+            row.pop("_expires", None)
         return by_key(rows)
 
 

@@ -15,6 +15,7 @@ from cdc_reader._time import BEGINNING
 from cdc_reader.changes.arrays import NONE, Indices, codes, combined, comparable
 from cdc_reader.changes.folding.keys import flat
 from cdc_reader.changes.frames import columns as names
+from cdc_reader.changes.lifetimes import Lifetimes
 from cdc_reader.cql.schema import Column, ColumnKind, TableSchema
 from cdc_reader.errors import SchemaError
 
@@ -57,6 +58,8 @@ class Events:
     """Whether the event is a row of the copy."""
     times: Indices
     """Write times in µs; that of a row of the copy is before all others."""
+    lifetimes: Lifetimes | None
+    """When what the events wrote expires, if the changes tell."""
     values: Sequence[Column]
 
     def since(self, place: int) -> Events:
@@ -69,12 +72,14 @@ class Events:
             inserts=self.inserts[place:],
             is_old=self.is_old[place:],
             times=self.times[place:],
+            lifetimes=None if self.lifetimes is None else self.lifetimes.since(place),
             values=self.values,
         )
 
     def then(self, later: Events) -> Events:
         """Return these events and then the later ones."""
         both = self.bounds is not None and later.bounds is not None
+        ours, theirs = self.lifetimes, later.lifetimes
         return Events(
             cells=pa.concat_tables([self.cells, later.cells]),
             bounds=pa.concat_arrays([self.bounds, later.bounds]) if both else None,
@@ -83,6 +88,7 @@ class Events:
             inserts=np.concatenate([self.inserts, later.inserts]),
             is_old=np.concatenate([self.is_old, later.is_old]),
             times=np.concatenate([self.times, later.times]),
+            lifetimes=None if ours is None or theirs is None else ours.then(theirs),
             values=self.values,
         )
 
@@ -121,6 +127,7 @@ def _changes(table: TableSchema, changes: pa.Table) -> Events:
         inserts=booleans(flat(changes.column(names.INSERTED))) & (kind == WRITE),
         is_old=np.zeros(len(kind), bool),
         times=cells(flat(changes.column(names.COMMIT_TIMESTAMP)).cast(pa.int64())),
+        lifetimes=_lifetimes(changes),
         values=values,
     )
 
@@ -133,25 +140,38 @@ def _old_rows(table: TableSchema, rows: Rows, changes: Events) -> Events:
     rows = plain(rows)
     _check_copy(table, rows)
     inserts = ~_false(rows.column(names.INSERTED))
+    lifetimes = _lifetimes(rows) or Lifetimes.endless(len(rows))
     rows = _fitted(rows, changes.cells.schema)
     is_static = np.array([it.kind is ColumnKind.STATIC for it in changes.values], bool)
     if not table.clustering:
-        return _writes(rows, np.ones(len(is_static), bool), inserts, changes)
+        return _writes(rows, np.ones(len(is_static), bool), inserts, lifetimes, changes)
     has_key = valid(flat(rows.column(table.clustering[0].name)))
+
+    def of_rows(sets: Mask) -> Events:
+        keyed = rows.filter(to_arrow(has_key))
+        its = lifetimes.at(np.flatnonzero(has_key))
+        return _writes(keyed, sets, inserts[has_key], its, changes)
+
     if not has_static_rows(table, rows):
         # A row without a clustering key had static columns, which the table has dropped since.
-        regular = _writes(rows.filter(to_arrow(has_key)), ~is_static, inserts[has_key], changes)
+        regular = of_rows(~is_static)
         alone = rows.filter(to_arrow(~has_key))
-        nothing = np.zeros(len(alone), bool)
-        return _writes(alone, np.zeros(len(is_static), bool), nothing, changes).then(regular)
+        nothing, endless = np.zeros(len(alone), bool), Lifetimes.endless(len(alone))
+        nowhere = np.zeros(len(is_static), bool)
+        return _writes(alone, nowhere, nothing, endless, changes).then(regular)
     partition = groups_of((flat(rows.column(it.name)) for it in table.partition_key), len(rows))
-    statics = rows.take(to_arrow(np.unique(partition, return_index=True)[1]))
+    first = np.unique(partition, return_index=True)[1]
+    statics = rows.take(to_arrow(first))
     for column in table.clustering:
         place = statics.schema.get_field_index(column.name)
         nulls = pa.nulls(len(statics), statics.schema.types[place])
         statics = statics.set_column(place, column.name, nulls)
-    regular = _writes(rows.filter(to_arrow(has_key)), ~is_static, inserts[has_key], changes)
-    return _writes(statics, is_static, np.zeros(len(statics), bool), changes).then(regular)
+    nothing, of_partitions = (
+        np.zeros(len(statics), bool),
+        lifetimes.of_each(partition, np.ones(len(rows), bool), len(statics)),
+    )
+    alone = _writes(statics, is_static, nothing, of_partitions, changes)
+    return alone.then(of_rows(~is_static))
 
 
 def _check_copy(table: TableSchema, rows: pa.Table) -> None:
@@ -174,7 +194,9 @@ def _fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.table(columns, names=schema.names).cast(schema)
 
 
-def _writes(rows: pa.Table, sets: Mask, inserts: Mask, changes: Events) -> Events:
+def _writes(
+    rows: pa.Table, sets: Mask, inserts: Mask, lifetimes: Lifetimes, changes: Events
+) -> Events:
     """Return rows of the copy as writes of the columns that the mask `sets` selects."""
     count = len(rows)
     return Events(
@@ -185,6 +207,7 @@ def _writes(rows: pa.Table, sets: Mask, inserts: Mask, changes: Events) -> Event
         inserts=inserts,
         is_old=np.ones(count, bool),
         times=np.full(count, BEGINNING),
+        lifetimes=None if changes.lifetimes is None else lifetimes,
         values=changes.values,
     )
 
@@ -276,6 +299,13 @@ def groups_of(keys: Iterable[pa.Array], count: int, groups: Indices | None = Non
     for each in keys:
         found = combined(found, codes(comparable(each)))
     return found
+
+
+def _lifetimes(rows: pa.Table) -> Lifetimes | None:
+    """Return what the rows have in the column `_expires`, or None without it."""
+    if names.EXPIRES not in rows.schema.names:
+        return None
+    return Lifetimes.of_column(flat(rows.column(names.EXPIRES)))
 
 
 def _false(column: pa.ChunkedArray) -> Mask:

@@ -41,6 +41,7 @@ from cdc_reader.changes.folding.events import (
 )
 from cdc_reader.changes.folding.keys import flat, keys_of, ranges_of
 from cdc_reader.changes.frames import columns as names
+from cdc_reader.changes.lifetimes import Lifetimes
 from cdc_reader.cql.order import ClusteringOrder, KeyRange, Place
 from cdc_reader.cql.schema import ColumnKind, TableSchema
 from cdc_reader.errors import SchemaError
@@ -81,7 +82,8 @@ def fold(
     earlier result, which may lack columns, and fields of types, that the table has gained; None
     stands for no rows. The result has the table's columns that `changes` have, and
     `_inserted`: true if an INSERT created the row, or if the row was in a snapshot. CQL keeps such
-    rows when they lose their last value; other rows disappear.
+    rows when they lose their last value; other rows disappear. If the changes have the column
+    `_expires`, the result has it too: values that have expired remain in it.
 
     Each value is the one with the newest write time. Of two writes in the same microsecond, a
     delete or a null counts as the last, as on the server; of two values, the one with the greater
@@ -146,6 +148,7 @@ class _Fold:
         lives = (events.kind == WRITE) & (np.arange(count) > deleted[self._of_row])
         self._last = self._last_writes(lives)
         self._inserted = self._any(lives & events.inserts)
+        self._lifetimes = self._lifetimes_of_rows(lives)
         self._exists = self._inserted | self._any_value(is_static=False)
         self._is_deleted = deleted != NONE
         if self._has_static_rows:
@@ -196,6 +199,23 @@ class _Fold:
             found[column.name] = np.where(is_tie & (last_null != NONE), last_null, last)
         return found
 
+    def _lifetimes_of_rows(self, lives: Mask) -> Lifetimes | None:
+        """Return when the values of each row expire, with those of its partition's static columns.
+
+        In a table with static columns, no row expires as a whole: they remain.
+        """
+        if self._events.lifetimes is None:
+            return None
+        found = self._events.lifetimes.of_each(self._of_row, lives, self._count)
+        if not self._has_static_rows:
+            return found
+        own = self._own_statics()
+        statics = Lifetimes.endless(1).at(np.zeros(self._count, np.int64))
+        has_own = own != NONE
+        statics.first[has_own] = found.first[own[has_own]]
+        statics.last[has_own] = found.last[own[has_own]]
+        return found.with_parts(statics)
+
     def _own_statics(self) -> Indices:
         """Return, for each row, the row with the static columns of its partition, or NONE."""
         found = np.full(self._partitions, NONE, np.int64)
@@ -236,7 +256,10 @@ class _Fold:
             else:
                 shown = self._first[rows]
             found[name] = pick(self._events.column(name), shown)
-        return {**found, names.INSERTED: to_arrow(self._inserted[rows] & is_there)}
+        found[names.INSERTED] = to_arrow(self._inserted[rows] & is_there)
+        if self._lifetimes is not None:
+            found[names.EXPIRES] = pick(self._lifetimes.column(), np.where(is_there, rows, NONE))
+        return found
 
     def _last_deletes(self) -> Indices:
         """Return, for each row, the last delete that covers it, or NONE."""

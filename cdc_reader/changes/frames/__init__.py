@@ -6,7 +6,7 @@ This package may import `changes` and whatever `changes` may import. Begin with 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Protocol
 
 import pyarrow as pa
@@ -14,16 +14,18 @@ import pyarrow as pa
 from cdc_reader._time import Micros
 from cdc_reader.changes.frames.change_format import ChangeFormat, change_format
 from cdc_reader.changes.frames.changes import ChangesFormat
-from cdc_reader.changes.frames.columns import column_names, project
+from cdc_reader.changes.frames.columns import EXPIRES, column_names, project
 from cdc_reader.changes.frames.envelope import EnvelopeFormat
 from cdc_reader.changes.frames.log import LogFormat
 from cdc_reader.cql.schema import Column, LogSchema
 from cdc_reader.errors import ConfigurationError
+from cdc_reader.reading.ports import TTLS
 
 __all__ = [
     "ChangeFormat",
     "Format",
     "SnapshotFormat",
+    "cells_for",
     "change_format",
     "column_names",
     "format_of",
@@ -68,6 +70,14 @@ class SnapshotFormat(Format, Protocol):
         `schema` contains the columns of the result.
         """
         ...
+
+
+def cells_for(names: Collection[str]) -> Sequence[str]:
+    """Return what a read of the base table must give of its cells, see `SnapshotTable.rows`.
+
+    `names` are the columns of a format that are wanted.
+    """
+    return TTLS if EXPIRES in names else ()
 
 
 def format_of(wanted: ChangeFormat, schema: LogSchema) -> Format:

@@ -25,6 +25,7 @@ from cdc_reader.changes.json import cell_to_json
 from cdc_reader.cql.schema import FAULTS, TIME, TableSchema
 from cdc_reader.decoding.faults import Fault, faults_of
 from cdc_reader.errors import ConfigurationError
+from cdc_reader.reading.ports import is_of_cells
 
 log = get_logger(__name__)
 
@@ -142,7 +143,8 @@ def snapshot_parts(
     name, a batch (`rows`) and the batch's flag (`is_static`).
     """
     for rows, is_static in batches:
-        yield Origins.each(rows), partial(column, rows=rows, is_static=is_static)
+        shown = [name for name in rows.schema.names if not is_of_cells(name)]
+        yield Origins.each(rows.select(shown)), partial(column, rows=rows, is_static=is_static)
 
 
 class BadRecords:

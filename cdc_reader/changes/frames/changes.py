@@ -16,6 +16,7 @@ from attrs import frozen
 
 from cdc_reader._arrow import Mask, valid
 from cdc_reader._time import Micros
+from cdc_reader.changes import lifetimes
 from cdc_reader.changes.arrays import NAMES, NONE, Indices, at_rows, faulty, names_of, pick
 from cdc_reader.changes.frames import columns as names
 from cdc_reader.changes.frames import images
@@ -32,6 +33,7 @@ from cdc_reader.changes.frames.commit_time import TIMESTAMP, commit_timestamps, 
 from cdc_reader.changes.frames.images import gives_preimages
 from cdc_reader.changes.frames.net_changes import DELETE, INSERT, UPDATE, NetChanges, read_changes
 from cdc_reader.changes.frames.range_deletes import RangeDeletes, bounds, range_type
+from cdc_reader.changes.frames.table_rows import lifetimes_of_rows
 from cdc_reader.changes.frames.value_types import ValueTypes
 from cdc_reader.cql.schema import (
     BATCH_SEQ_NO,
@@ -107,9 +109,9 @@ class ChangesFormat:
 
     def log_columns(self, wanted: Collection[str]) -> tuple[Column, ...]:
         """Return the log columns that must be read to produce the columns `wanted`."""
-        deltas = names.MODIFIED in wanted or names.NULLED in wanted
+        deltas = not {names.MODIFIED, names.NULLED, names.EXPIRES}.isdisjoint(wanted)
         values = {column.name for column in self._values if deltas or column.name in wanted}
-        return log_columns(self._log, values, deltas=deltas)
+        return log_columns(self._log, values, deltas=deltas, ttls=names.EXPIRES in wanted)
 
     def convert(
         self, batches: Iterable[pa.RecordBatch], schema: pa.Schema
@@ -138,6 +140,30 @@ class ChangesFormat:
         found = ((typed(batch), is_static) for batch, is_static in rows)
         parts = snapshot_parts(found, partial(self._of_snapshot, position=position))
         return BadRecords(self._wanted.on_bad_record, self._base, schema).rows(parts)
+
+    def deletes(
+        self, keys: pa.RecordBatch, schema: pa.Schema, times: Sequence[Micros]
+    ) -> pa.RecordBatch:
+        """Return deletes of rows or of partitions, at these write times (µs).
+
+        `keys` have the columns of the primary key, or those of the partition key, in the format's
+        types. `schema` contains the columns of the result.
+        """
+        names_of_key = {column.name for column in self._base.columns if column.is_key}
+        kind = DELETE if names_of_key == {*keys.schema.names} else _DELETE_PARTITION
+        versions = commit_versions(pa.array([str(bound(time)) for time in times], pa.string()))
+        cells = {
+            **dict(zip(keys.schema.names, keys.columns, strict=True)),
+            names.CHANGE_TYPE: pa.repeat(_TYPES[kind], len(keys)),
+            names.COMMIT_TIMESTAMP: pa.array(times, TIMESTAMP),
+            names.COMMIT_VERSION: versions,
+            names.SEQUENCE: pa.repeat(pa.scalar(0, pa.int32()), len(keys)),
+        }
+        columns = [
+            cells[field.name] if field.name in cells else pa.nulls(len(keys), field.type)
+            for field in schema
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def mark(self, kind: str, schema: pa.Schema, position: Micros) -> pa.RecordBatch:
         """Return the row that announces the beginning or the end of a snapshot.
@@ -170,6 +196,9 @@ class ChangesFormat:
                 return names_of(marks, known, np.ones(count, bool))
             case names.RANGE:
                 return pa.nulls(count, self.schema.field(name).type)
+            case names.EXPIRES:
+                kind = ColumnKind.STATIC if is_static else ColumnKind.REGULAR
+                return lifetimes_of_rows(self._base, kind, rows).column()
             case _:
                 return pa.repeat(_snapshot_cell(name, position), count)
 
@@ -210,6 +239,9 @@ class ChangesFormat:
                 return self._marked(net.modified, net, rows)
             case names.NULLED:
                 return self._marked(net.set_to_null, net, rows)
+            case names.EXPIRES:
+                found = net.lifetimes(self._values).column()
+                return pick(found, np.where(_is_upsert(rows), rows.change, NONE))
             case names.INSERTED:
                 return pick(pa.array(net.has_insert), np.where(_is_upsert(rows), rows.change, NONE))
             case _:
@@ -271,6 +303,7 @@ def _schema(base: TableSchema, wanted: ChangeFormat, types: ValueTypes) -> pa.Sc
     ]
     if wanted.include_delta:
         fields += [(names.MODIFIED, NAMES), (names.NULLED, NAMES), (names.INSERTED, pa.bool_())]
+        fields.append((names.EXPIRES, lifetimes.TYPE))
     if wanted.range_deletes == "emit" and base.clustering:
         fields.append((names.RANGE, range_type(base, types)))
     fields += bad_record_field(wanted.on_bad_record)

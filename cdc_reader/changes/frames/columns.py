@@ -16,6 +16,7 @@ from cdc_reader.cql.schema import (
     REMOVED_PREFIX,
     STREAM_ID,
     TIME,
+    TTL,
     Column,
     LogSchema,
     TableSchema,
@@ -39,6 +40,8 @@ NULLED = "_nulled_columns"
 
 INSERTED = "_inserted"
 
+EXPIRES = "_expires"
+
 RANGE = "_range"
 
 BAD_RECORD = "_bad_record"
@@ -52,6 +55,7 @@ ALL = frozenset(
         MODIFIED,
         NULLED,
         INSERTED,
+        EXPIRES,
         RANGE,
         BAD_RECORD,
     )
@@ -90,12 +94,15 @@ def chosen(base: TableSchema, wanted: Collection[str]) -> TableSchema:
     return evolve(base, columns=kept)
 
 
-def log_columns(log: LogSchema, values: Collection[str], *, deltas: bool) -> tuple[Column, ...]:
+def log_columns(
+    log: LogSchema, values: Collection[str], *, deltas: bool, ttls: bool = False
+) -> tuple[Column, ...]:
     """Return the log columns that are needed to show the key and the columns `values`.
 
-    With `deltas`, this includes the columns of deletions and of removed elements.
+    With `deltas`, this includes the columns of deletions and of removed elements; with `ttls`, that
+    of TTLs.
     """
-    wanted = {*_ALWAYS, *values}
+    wanted = {*_ALWAYS, *values, *([TTL] if ttls else ())}
     wanted.update(column.name for column in log.base.columns if column.is_key)
     if deltas:
         wanted.update(

@@ -8,13 +8,14 @@ import numpy as np
 import pyarrow as pa
 from attrs import evolve, fields, frozen
 
-from cdc_reader._arrow import Mask, booleans, valid
-from cdc_reader._time import format_timestamp
+from cdc_reader._arrow import Mask, booleans, cells, filled, valid
+from cdc_reader._time import FOREVER, format_timestamp
 from cdc_reader.changes.arrays import NONE, Indices, at_rows, faulty, is_given, pick
 from cdc_reader.changes.frames.change_format import ChangeFormat
 from cdc_reader.changes.frames.commit_time import commit_timestamps
 from cdc_reader.changes.frames.range_deletes import RangeDeletes, permitted, range_deletes
 from cdc_reader.changes.frames.table_rows import base_values, is_empty
+from cdc_reader.changes.lifetimes import Lifetimes, expiry_of
 from cdc_reader.changes.records import (
     RANGE_BOUNDS,
     ChangeRows,
@@ -27,6 +28,7 @@ from cdc_reader.cql.schema import (
     DELETED_PREFIX,
     REMOVED_PREFIX,
     TIME,
+    TTL,
     Column,
     ImageMode,
     Operation,
@@ -116,6 +118,23 @@ class NetChanges:
             given &= ~booleans(is_empty(logged, column))
         given |= faulty(self.batch, column.name)
         return self._any_delta(deleted) & ~self._any_delta(given)
+
+    def lifetimes(self, columns: Iterable[Column]) -> Lifetimes:
+        """Return when what each change wrote into these columns expires, by its write time."""
+        batch, rows = self.batch, self.rows
+        times = cells(commit_timestamps(batch.column(TIME)).cast(pa.int64()))
+        ttls = filled(batch.column(TTL), 0).astype(np.int64)
+        expiries = np.where(ttls > 0, expiry_of(times, ttls), FOREVER)
+        lives = rows.having((Operation.INSERT,))
+        for column in columns:
+            logged = batch.column(column.name)
+            given = is_given(batch, column.name)
+            if is_multi_cell(column.type):
+                given &= ~booleans(is_empty(logged, column))
+            lives = lives | given
+        of_rows = Lifetimes.of_parts([expiries], [lives], batch.num_rows)
+        wanted = rows.upserts & lives
+        return of_rows.of_each(rows.changes, wanted, rows.count).at(self.number)
 
     def _last_delta(self, column: Column) -> Indices:
         given = is_given(self.batch, column.name)

@@ -11,11 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_reader._arrow import Mask
-from cdc_reader.changes.arrays import is_given, key_cells, repeats
+from cdc_reader._arrow import Mask, cells, filled
+from cdc_reader._time import BEGINNING, FOREVER
+from cdc_reader.changes.arrays import NONE, is_given, key_cells, repeats
+from cdc_reader.changes.lifetimes import Lifetimes, expiry_of
 from cdc_reader.cql.schema import Column, ColumnKind, TableSchema
 from cdc_reader.cql.types import ListType, UserType, is_multi_cell
 from cdc_reader.decoding.faults import without_faults
+from cdc_reader.reading.ports import READ_AT, ttl_of
 from cdc_reader.reading.snapshot import SnapshotRows
 
 
@@ -62,6 +65,35 @@ def _null_where(mask: pa.Array, values: pa.Array) -> pa.Array:
     if not pc.any(mask).as_py():
         return values
     return pc.if_else(mask, pa.scalar(None, values.type), values)
+
+
+def lifetimes_of_rows(base: TableSchema, kind: ColumnKind, rows: pa.RecordBatch) -> Lifetimes:
+    """Return when rows of the base table expire, from the TTLs of their columns of one kind.
+
+    The server gives neither the TTL of elements of a collection nor that of a row marker, so they
+    do not expire. In a table with a default TTL, elements have that TTL, as if just written, and
+    the marker expires with the last of the row's cells. Without the columns of TTLs, nothing
+    expires.
+    """
+    count = rows.num_rows
+    if READ_AT not in rows.schema.names:
+        return Lifetimes.endless(count)
+    read_at, default = cells(rows.column(READ_AT)), base.default_ttl
+    latest = expiry_of(read_at, default) if default else np.full(count, FOREVER, np.int64)
+    expiries, lives = [], []
+    for column in base.of_kind(kind):
+        lives.append(is_given(rows, column.name))
+        expiry = latest
+        if not is_multi_cell(column.type):
+            ttls = filled(rows.column(ttl_of(column.name)), NONE).astype(np.int64)
+            expiry = np.where(ttls == NONE, FOREVER, expiry_of(read_at, ttls))
+        expiries.append(expiry)
+    found = Lifetimes.of_parts(expiries, lives, count)
+    if kind is ColumnKind.STATIC:
+        return found
+    is_bare = found.last == BEGINNING  # the row has no values that expire
+    marker = latest if default == 0 else np.where(is_bare, latest, found.last)
+    return found.with_parts(Lifetimes.of_parts([marker], [np.ones(count, bool)], count))
 
 
 class TableRows:

@@ -1,4 +1,4 @@
-"""Reads the partitions of late rows again, as they are in the table now.
+"""Reads partitions of a table again, as they are now: those of late rows, and those that expire.
 
 A late row is older than rows that were delivered before it, and cannot be applied after them. The
 table has already put all of them in order.
@@ -6,21 +6,19 @@ table has already put all of them in order.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
-from cdc_reader._time import Clock, Micros
-from cdc_reader.cluster.values import token_of
-from cdc_reader.cql.schema import BATCH_SEQ_NO, OPERATION, TIME, LogSchema, Operation, TableSchema
-from cdc_reader.cql.timeuuid import bound
-from cdc_reader.cql.values import converter
-from cdc_reader.streams.ring import TokenRange
-from pyspark_scylla_cdc.executors.snapshot import snapshot_rows
+from cdc_reader._time import Clock
+from cdc_reader.changes.frames.changes import ChangesFormat
+from cdc_reader.changes.frames.value_types import ValueTypes
+from cdc_reader.copies.rereading import Rereading
+from cdc_reader.cql.schema import LogSchema
+from pyspark_scylla_cdc.options.errors import hide_traceback, with_remedy
 from pyspark_scylla_cdc.options.source_options import SourceOptions
-from pyspark_scylla_cdc.planning.snapshot import SnapshotPartition
 from pyspark_scylla_cdc.schema import part_of
-from pyspark_scylla_cdc.sessions import row_format
+from pyspark_scylla_cdc.sessions import cluster_for, row_format, schema_of, table_of
 
 
 def partitions_now(
@@ -35,37 +33,44 @@ def partitions_now(
     `rows` are rows of the log with the columns of the partition key. The delete and the rows have
     the present as their write time, so they count as newer than all settled changes.
     """
-    base, output = schema.base, row_format(options, schema)
-    found = part_of(output.schema, names)
-    for token, row in _partitions(base, rows).items():
-        now = clock.now()
-        yield from output.convert([_deleted(base, row, now)], found)
-        tokens = TokenRange(token - 1, token)
-        partition = SnapshotPartition(now + 1, tokens, ())
-        yield from snapshot_rows(options, schema, names, partition, clock)
+    key = schema.base.partition_key
+    typed = ValueTypes.parse(options.format.decimal_type, schema.base).converter(key)
+    keys = [batch.select([column.name for column in key]) for batch in rows]
+    if keys:
+        rereading, logged = _rereading(options, schema, names, clock), pa.concat_batches(keys)
+        yield from rereading.partitions(typed(logged), rereading.tokens(logged))
 
 
-def _partitions(base: TableSchema, rows: Iterable[pa.RecordBatch]) -> dict[int, pa.RecordBatch]:
-    """Return one row of each partition, by the partition's token."""
-    found: dict[int, pa.RecordBatch] = {}
-    for batch in rows:
-        cells = {it.name: converter(it.type)(batch.column(it.name)) for it in base.partition_key}
-        for at in range(batch.num_rows):
-            token = token_of(base, {name: values[at] for name, values in cells.items()})
-            found.setdefault(token, batch.slice(at, 1))
-    return found
+def rereader(
+    options: Mapping[str, str], names: Sequence[str], key: Sequence[str]
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return a function, for executors, that reads partitions again.
+
+    It takes batches with the columns `key` of the partition key and then the horizon, under any
+    names, and returns changes with the columns `names`, numbered; see `Rereading.partitions`.
+    """
+    numbered = [f"c{place}" for place in range(len(names))]
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        parsed = SourceOptions.parse(options)
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            with hide_traceback(), with_remedy():
+                clock = cluster_for(parsed).clock
+                rereading = _rereading(parsed, schema_of(parsed), names, clock)
+                keys = batch.select(range(len(key))).rename_columns(key)
+                horizons = batch.column(len(key)).to_pylist()
+                for rows in rereading.partitions(keys, rereading.tokens(keys), horizons):
+                    yield rows.rename_columns(numbered)
+
+    return read
 
 
-def _deleted(base: TableSchema, row: pa.RecordBatch, now: Micros) -> pa.RecordBatch:
-    """Return a row of the log that deletes the partition of `row` at this time (µs)."""
-    key = {column.name for column in base.partition_key}
-    own = {
-        TIME: str(bound(now)),
-        BATCH_SEQ_NO: 0,
-        OPERATION: int(Operation.PARTITION_DELETE),
-    }
-    cells = [
-        row.column(each.name) if each.name in key else pa.array([own.get(each.name)], each.type)
-        for each in row.schema
-    ]
-    return pa.record_batch(cells, schema=row.schema)
+def _rereading(
+    options: SourceOptions, schema: LogSchema, names: Collection[str], clock: Clock
+) -> Rereading:
+    output = row_format(options, schema)
+    assert isinstance(output, ChangesFormat)  # noqa: S101 - the options are those of a copy
+    wanted = part_of(output.schema, names)
+    return Rereading(table_of(options), schema, output, wanted, options.read, clock)

@@ -8,6 +8,7 @@ import pyarrow as pa
 from attrs import evolve
 
 from cdc_reader._time import Clock
+from cdc_reader.changes.frames import cells_for
 from cdc_reader.changes.frames.changes import ChangesFormat
 from cdc_reader.config import DataLossMode
 from cdc_reader.cql.schema import LogSchema
@@ -37,7 +38,7 @@ def snapshot_rows(
     table = FixedSchema(table_of(options), schema, output.is_tolerant, generations)
     # The driver judges losses of the log: a planned micro-batch returns its rows.
     read = evolve(options.read, data_loss=DataLossMode.CONTINUE)
-    reader = SnapshotReader(table, clock, read, _only(partition))
+    reader = SnapshotReader(table, clock, read, _only(partition), cells=cells_for(names))
     rows = split_rows(reader.deliveries())
     return output.snapshot(rows, part_of(output.schema, names), partition.position)
 

@@ -21,7 +21,7 @@ from pyspark.sql.types import (
 
 from cdc_reader._time import Micros, as_datetime, format_timestamp
 from cdc_reader.changes.frames import columns as names
-from cdc_reader.copies.own_names import OwnNames
+from cdc_reader.copies.columns import OwnNames
 from cdc_reader.errors import CheckpointError
 from pyspark_scylla_cdc.offsets.spark_checkpoint import last_committed, planned
 from pyspark_scylla_cdc.tables.differences import fitted

@@ -14,11 +14,12 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from cdc_reader._log import get_logger
 from cdc_reader.checkpoints.spark import NAME_FILE
 from cdc_reader.errors import CdcError
+from pyspark_scylla_cdc.executors.reread import rereader
 from pyspark_scylla_cdc.mirroring.failures import mirror_error
 from pyspark_scylla_cdc.mirroring.lease import Lease
 from pyspark_scylla_cdc.mirroring.runs import RepeatedRuns, needs_repeats
@@ -31,6 +32,7 @@ from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.sessions import schema_of
 from pyspark_scylla_cdc.source import ScyllaCdcDataSource
 from pyspark_scylla_cdc.streaming.snapshot_end import SnapshotEnd
+from pyspark_scylla_cdc.tables.expiry import Expiry
 from pyspark_scylla_cdc.tables.layout import Layout, layout_of
 from pyspark_scylla_cdc.tables.maintenance import Maintenance
 from pyspark_scylla_cdc.tables.sink import MicroBatch, Sink
@@ -71,11 +73,13 @@ class Copy:
     _raised: list[Exception] = field(factory=list, init=False)
     _runs: RepeatedRuns | None = field(default=None, init=False)
     _busy: list[float] = field(factory=list, init=False)
+    # These two outlive a query that is started again, which Spark 4.0 and 4.1 need for each
+    # micro-batch of the trigger ``availableNow``.
     _maintenance: Maintenance = field(factory=Maintenance, init=False)
-    """It outlives a query that is started again, which Spark 4.0 and 4.1 need for each micro-batch
-    of the trigger ``availableNow``."""
+    _expiry: Expiry = field(init=False)
 
     def __attrs_post_init__(self) -> None:
+        self._expiry = Expiry(partial(_read_again, self.options))
         if needs_repeats(self.trigger):
             self._runs = RepeatedRuns(self.spark, self.options, self.checkpoint)
 
@@ -89,7 +93,7 @@ class Copy:
         self._layout, self._schema, self._looked = layout, frame.schema, time.monotonic()
         sink, checkpoint, expected = self.sink, self.checkpoint, partial(_rows_of, self.options)
         raised = self._raised = []
-        maintenance = self._maintenance if self.maintain else None
+        maintenance, expiry = self._maintenance if self.maintain else None, self._expiry
 
         def write(changes: DataFrame, number: int) -> None:
             # `self` refers to the query, and the query to this function: across Python and the JVM,
@@ -97,7 +101,7 @@ class Copy:
             # this function in another process.
             try:
                 batch = planned_batch(changes.sparkSession, checkpoint, number)
-                update(sink, layout, changes, batch, expected)
+                update(sink, layout, changes, batch, expected, expiry)
                 if maintenance is not None:
                     maintenance.after(number, sink, layout, changes.sparkSession)
                     COPIES[batch.query] = copy_files(maintenance.files)
@@ -125,7 +129,7 @@ class Copy:
     def rows(self) -> DataFrame:
         """Return the rows of the copy as it is now, with the table's columns."""
         assert self._layout is not None  # noqa: S101 - the copy was started
-        return self.sink.rows(self.spark).drop(self._layout.marker)
+        return self.sink.rows(self.spark).drop(self._layout.state)
 
     def status(self) -> CopyStatus:
         """Return the state of the copy."""
@@ -253,6 +257,17 @@ def _rows_of(options: Mapping[str, str]) -> int:
         return SnapshotEnd(parsed, schema_of(parsed)).rows()
 
 
+def _read_again(options: Mapping[str, str], keys: DataFrame, changes: DataFrame) -> DataFrame:
+    """Return the partitions with these keys as they are now, as changes; see `Rereading`."""
+    *key, _ = keys.columns
+    fields = StructType(
+        [StructField(f"c{at}", it.dataType) for at, it in enumerate(changes.schema)]
+    )
+    read = rereader(options, changes.columns, key)
+    numbered = keys.toDF(*(f"c{place}" for place in range(len(keys.columns))))
+    return numbered.mapInArrow(read, fields).toDF(*changes.columns)
+
+
 def planned_batch(spark: SparkSession, checkpoint: str, number: int) -> MicroBatch:
     """Return the micro-batch with this number, with a digest of its plan."""
     plan, *before = planned_last(spark, checkpoint, number, 2)
@@ -260,7 +275,8 @@ def planned_batch(spark: SparkSession, checkpoint: str, number: int) -> MicroBat
     since = before[0].ends[0] if before else None
     is_of_snapshot = end.is_before_snapshot or _completes_snapshot(since, end)
     snapshot = end.position if is_of_snapshot else None
-    return MicroBatch(plan.query, number, zlib.crc32(plan.content), snapshot)
+    position = None if since is None else since.position
+    return MicroBatch(plan.query, number, zlib.crc32(plan.content), snapshot, position)
 
 
 def _completes_snapshot(since: Offset | None, end: Offset) -> bool:

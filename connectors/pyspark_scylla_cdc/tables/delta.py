@@ -14,17 +14,19 @@ from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
+from cdc_reader._time import Micros
+from cdc_reader.copies.columns import OwnNames
 from cdc_reader.copies.delta import DeltaFiles, Remedies
 from cdc_reader.copies.merging import Merge, among
-from cdc_reader.copies.own_names import OwnNames
-from cdc_reader.copies.properties import BUCKET, MARKER, NO_BUCKETS, application, own_properties
+from cdc_reader.copies.properties import BUCKET, NO_BUCKETS, STATE, application, own_properties
 from cdc_reader.copies.refusals import new_in_map
+from cdc_reader.copies.row_state import first_expiry
 from cdc_reader.cql.names import without_case
 from cdc_reader.errors import ConfigurationError
 from pyspark_scylla_cdc.tables.differences import new_fields
 from pyspark_scylla_cdc.tables.layout import Layout
-from pyspark_scylla_cdc.tables.merging import NEEDED, RowsNeeded
 from pyspark_scylla_cdc.tables.ranges import column
+from pyspark_scylla_cdc.tables.row_updates import NEEDED, RowsNeeded
 from pyspark_scylla_cdc.tables.sink import (
     BUCKETS,
     IN_PARQUET,
@@ -79,7 +81,7 @@ class DeltaLakeSink:
     def add_columns(self, layout: Layout) -> None:
         """See `Sink.add_columns`."""
         table = self._files.table()
-        if MARKER not in table.metadata().configuration:
+        if STATE not in table.metadata().configuration:
             table.alter.set_table_properties(
                 own_properties(layout.columns), raise_if_not_exists=False
             )
@@ -126,11 +128,13 @@ class DeltaLakeSink:
             return rows
         return _with_partitions(rows, actions, table)
 
-    def append(self, batch: MicroBatch, rows: DataFrame) -> None:
+    def append(self, batch: MicroBatch, layout: Layout, rows: DataFrame) -> Micros | None:
         """See `Sink.append`."""
-        self._files.append(self._files.table(), rows.toArrow(), *_done(batch))
+        found = rows.toArrow()
+        self._files.append(self._files.table(), found, *_done(batch))
+        return first_expiry(found.column(layout.state))
 
-    def commit(self, batch: MicroBatch, layout: Layout, updates: DataFrame) -> None:
+    def commit(self, batch: MicroBatch, layout: Layout, updates: DataFrame) -> Micros | None:
         """See `Sink.commit`."""
         rows, table = updates.toArrow(), self._files.table()
         buckets = _values(rows, layout.bucket)
@@ -139,6 +143,7 @@ class DeltaLakeSink:
             keys = updates.sparkSession.createDataFrame(needed.select(layout.partition))
             raise RowsNeeded(keys, _values(needed, layout.bucket) if layout.bucket else None)
         self._files.merge(table, rows, Merge(layout.columns, buckets), *_done(batch))
+        return first_expiry(rows.column(layout.state))
 
     def files(self, spark: SparkSession) -> dict[int, Files]:  # noqa: ARG002 - not by Spark
         """See `Sink.files`."""

@@ -17,12 +17,13 @@ from cdc_reader.changes.frames import columns as names
 from pyspark_scylla_cdc.tables.fold import UPSERTS, Fold, any_set, order_of_changes
 from pyspark_scylla_cdc.tables.layout import IS_CURRENT, VALID_FROM, VALID_TO, VERSION
 from pyspark_scylla_cdc.tables.ranges import column, within
+from pyspark_scylla_cdc.tables.states import joined, least_of
 
 _OF_PARTITION = ("delete_partition", names.SNAPSHOT_BEGIN)
 """Change types that delete whole partitions, including their static columns."""
 
 
-def versions(changes: DataFrame, current: DataFrame, marker: str | None = None) -> DataFrame:
+def versions(changes: DataFrame, current: DataFrame, state: str | None = None) -> DataFrame:
     """Return the versions that result from applying `changes` to the `current` versions.
 
     `changes` must be read with ``includeDelta``. The result contains the versions in `current`,
@@ -30,14 +31,14 @@ def versions(changes: DataFrame, current: DataFrame, marker: str | None = None) 
     next change affects the row: a change of the row itself or of its static columns, or a delete.
     If several changes of one row have the same time, only the last of them begins a version. Times
     never decrease: a change that is older than the current version replaces that version. For the
-    `marker`, see `Fold`.
+    `state`, see `Fold`.
     """
-    return _History(changes, marker=marker).versions(current)
+    return _History(changes, state=state).versions(current)
 
 
 class _History(Fold):
-    def __init__(self, changes: DataFrame, marker: str | None) -> None:
-        super().__init__(changes, marker=marker)
+    def __init__(self, changes: DataFrame, state: str | None) -> None:
+        super().__init__(changes, state=state)
         self._at, self._rows, self._told = map(self._own.own, ("at", "rows", "told"))
 
     def versions(self, current: DataFrame) -> DataFrame:
@@ -120,12 +121,20 @@ class _History(Fold):
         if values is self._regulars:
             last[self._inserted] = sf.bool_or(self._is_insert() & is_alive)
         states = {name: value.over(since_delete) for name, value in last.items()}
+        if self._state is not None:
+            # The expiries of static columns are joined to those of the row's own.
+            living = sf.when(is_alive, column(names.EXPIRES))
+            found = least_of(living, is_alive, since_delete)
+            is_own = values is self._regulars
+            known = found if is_own else joined(column(self._expires), found)
+            states[self._expires] = known
         return events.withColumn(self._deleted, last_delete).withColumns(states)
 
     def _alone(self, statics: DataFrame, rows: DataFrame) -> DataFrame:
         """Return the versions of `statics` for times when `rows` has no row of their partition."""
         partition = list(map(column, self._partition))
-        values = sf.struct(*map(column, self._statics)).alias(self._told)
+        told = [*self._statics, *([self._expires] if self._state is not None else ())]
+        values = sf.struct(*map(column, told)).alias(self._told)
         static_times = statics.select(
             *partition, column(VALID_FROM).alias(self._at), sf.lit(0).alias(self._rows), values
         )
@@ -143,7 +152,7 @@ class _History(Fold):
         ).over(until)
         times = times.withColumns({self._rows: sf.sum(self._rows).over(until), self._told: last})
         found = self._until_next(times, self._partition).where(column(self._rows) == 0)
-        found = found.withColumns({name: column(self._told)[name] for name in self._statics})
+        found = found.withColumns({name: column(self._told)[name] for name in told})
         return found.where(any_set(self._statics)).drop(self._rows, self._told)
 
     def _until_next(self, states: DataFrame, key: list[str]) -> DataFrame:

@@ -16,13 +16,13 @@ from pyspark.sql.types import (
 )
 
 from cdc_reader.changes.frames import columns as names
-from cdc_reader.copies.columns import CopyColumns, marker_beside
-from cdc_reader.copies.own_names import OwnNames
+from cdc_reader.copies.columns import CopyColumns, OwnNames, state_beside
 from cdc_reader.cql.names import without_case
 from cdc_reader.errors import ConfigurationError
 from pyspark_scylla_cdc.tables.buckets import bucket_of
 from pyspark_scylla_cdc.tables.keys import refuse_equal_names, refuse_keys
 from pyspark_scylla_cdc.tables.ranges import column
+from pyspark_scylla_cdc.tables.states import STATE
 
 VERSION = VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
 """Columns of a copy with history, in which each row is a version of a row of the table."""
@@ -34,10 +34,9 @@ class Layout:
 
     A copy with `history` also has the columns `VERSION`, and its key ends with `VALID_FROM`.
 
-    A copy has two columns of its own. The column `marker` is true for rows that an INSERT created,
-    or that were in a snapshot: they remain when they lose their last value. The column `bucket`
-    partitions the copy, see `pyspark_scylla_cdc.tables.buckets`; a target that `mirror` did not
-    create has its own partitions instead.
+    A copy has two columns of its own. For the column `state`, see `cdc_reader.copies.row_state`.
+    The column `bucket` partitions the copy, see `pyspark_scylla_cdc.tables.buckets`; a target that
+    `mirror` did not create has its own partitions instead.
     """
 
     schema: StructType
@@ -45,7 +44,7 @@ class Layout:
     clustering: Sequence[str]
     statics: Sequence[str] = ()
     history: bool = False
-    marker: str = ""
+    state: str = ""
     bucket: str | None = None
     buckets: int = 1
     """The number of buckets."""
@@ -58,7 +57,7 @@ class Layout:
             self.partition,
             self.clustering,
             self.statics,
-            self.marker,
+            self.state,
             self.bucket,
         )
 
@@ -70,7 +69,7 @@ class Layout:
     @property
     def row(self) -> StructType:
         """The columns of a row: all columns of the copy except the bucket."""
-        return StructType([*self.schema, StructField(self.marker, BooleanType())])
+        return StructType([*self.schema, StructField(self.state, STATE)])
 
     @property
     def stored(self) -> StructType:
@@ -115,11 +114,11 @@ class Layout:
         """Return the layout of a new target, with names for its own columns that no column has."""
         names = self.schema.names
         bucket = OwnNames.beside(names).own("bucket")
-        return evolve(self, marker=marker_beside(names), bucket=bucket)
+        return evolve(self, state=state_beside(names), bucket=bucket)
 
-    def with_marker(self, beside: Iterable[str]) -> Layout:
+    def with_state(self, beside: Iterable[str]) -> Layout:
         """Return the layout of a target with the columns `beside`, and partitions of its own."""
-        return evolve(self, marker=marker_beside([*self.schema.names, *beside]), bucket=None)
+        return evolve(self, state=state_beside([*self.schema.names, *beside]), bucket=None)
 
 
 def layout_of(changes: DataFrame, *, history: bool = False) -> Layout:

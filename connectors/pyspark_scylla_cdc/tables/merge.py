@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import reduce
 from operator import or_
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
@@ -19,6 +19,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from cdc_reader._time import Micros
 from cdc_reader.copies.columns import quoted
 from cdc_reader.copies.delta import empty_in_partition, refuse_append_only
 from cdc_reader.copies.merging import Merge, among
@@ -29,11 +30,12 @@ from cdc_reader.copies.properties import (
     application,
     own_properties,
 )
+from cdc_reader.copies.row_state import FIRST
 from cdc_reader.errors import ConfigurationError
 from pyspark_scylla_cdc.tables.differences import Difference, fitted, new_fields
 from pyspark_scylla_cdc.tables.layout import Layout
-from pyspark_scylla_cdc.tables.merging import NEEDED, RowsNeeded
 from pyspark_scylla_cdc.tables.ranges import column
+from pyspark_scylla_cdc.tables.row_updates import NEEDED, RowsNeeded
 from pyspark_scylla_cdc.tables.sink import (
     BUCKETS,
     IN_PARQUET,
@@ -127,33 +129,37 @@ class _MergeSink(ABC):
         found = rows if buckets is None else rows.where(column(own).isin(*buckets))
         return found.drop(column(own))
 
-    def append(self, batch: MicroBatch, rows: DataFrame) -> None:
+    def append(self, batch: MicroBatch, layout: Layout, rows: DataFrame) -> Micros | None:
         """See `Sink.append`."""
         rows = rows.localCheckpoint()  # before the session's settings name the micro-batch
         self._check(rows)
         append = self._whole(rows).writeTo(self._table).append
         self._record(rows.sparkSession, self._done(batch), append)
+        [(first,)] = rows.agg(sf.min(column(layout.state)[FIRST])).collect()
+        return cast("Micros | None", first)
 
-    def commit(self, batch: MicroBatch, layout: Layout, updates: DataFrame) -> None:
+    def commit(self, batch: MicroBatch, layout: Layout, updates: DataFrame) -> Micros | None:
         """See `Sink.commit`."""
         # Spark evaluates the source of a merge twice, and some versions cannot plan a source that
         # reads the target.
         rows = updates.localCheckpoint()
         bucket = sf.lit(None) if layout.bucket is None else column(layout.bucket)
-        touched = rows.select(column(layout.kind), bucket).distinct().collect()
-        if needed := {place for kind, place in touched if kind == NEEDED}:
+        first = sf.min(column(layout.state)[FIRST])
+        touched = rows.groupBy(column(layout.kind), bucket.alias("bucket")).agg(first).collect()
+        if needed := {place for kind, place, _ in touched if kind == NEEDED}:
             keys = rows.where(column(layout.kind) == NEEDED).select(*map(column, layout.partition))
             raise RowsNeeded(keys, needed if layout.bucket else None)
         self._check(rows)
         spark, done = rows.sparkSession, self._done(batch)
         if not touched:  # a merge without rows might not commit
             self._note(spark, done)
-            return
+            return None
         rows.createOrReplaceTempView(_VIEW)
-        merge = Merge(layout.columns, {place for _, place in touched})
+        merge = Merge(layout.columns, {place for _, place, _ in touched})
         merged = self._merge(merge, _partitions(layout, rows))
         self._record(spark, done, lambda: spark.sql(merged))
         spark.catalog.dropTempView(_VIEW)
+        return min((it for *_, it in touched if it is not None), default=None)
 
     def files(self, spark: SparkSession) -> dict[int, Files]:
         """See `Sink.files`."""

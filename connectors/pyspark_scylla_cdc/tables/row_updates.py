@@ -1,8 +1,13 @@
-"""Folds the changes of a micro-batch into updates of a copy's rows, in Python on the executors."""
+"""What a micro-batch does to a copy: updates of rows, which `cdc_reader.copies.merging` merges.
+
+The changes are folded in Python, on the executors.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import reduce
+from operator import and_
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -14,9 +19,11 @@ from pyspark.sql.types import StructField, StructType
 import cdc_reader as cdc
 from cdc_reader._time import FOREVER
 from cdc_reader.changes.folding.events import NEEDED_COLUMNS
-from cdc_reader.changes.folding.fold import INCOMPLETE
+from cdc_reader.changes.folding.fold import DELETE, INCOMPLETE, REPLACE
 from cdc_reader.changes.frames import columns as names
-from cdc_reader.copies.updates import mergeable
+from cdc_reader.copies.columns import OwnNames
+from cdc_reader.copies.merging import mergeable
+from cdc_reader.copies.row_state import states_of
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import Column as CqlColumn
 from cdc_reader.cql.schema import ColumnKind, TableSchema
@@ -24,15 +31,32 @@ from cdc_reader.cql.types import UserType, parse
 from cdc_reader.errors import SchemaError, UnsupportedTableError
 from pyspark_scylla_cdc.tables.differences import fitted
 from pyspark_scylla_cdc.tables.layout import Layout
-from pyspark_scylla_cdc.tables.merging import NEEDED
 from pyspark_scylla_cdc.tables.ranges import column
+from pyspark_scylla_cdc.tables.states import expires_of, inserted_of
 
 _Fold: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 _REMOTE_TASKS = 8
 _ROW = "row"
 """The change type of rows of the copy, among changes."""
-_USED = (*NEEDED_COLUMNS, names.RANGE, names.BAD_RECORD)
+_USED = (*NEEDED_COLUMNS, names.EXPIRES, names.RANGE, names.BAD_RECORD)
+
+
+NEEDED = "needed"
+"""The kind of an update that only names a partition whose present rows the fold needs."""
+
+
+class RowsNeeded(Exception):
+    """Updates cannot be merged, because the fold needs the present rows of some `partitions`.
+
+    `partitions` have the columns of the partition key. They lie in these `buckets`, or in any
+    bucket if the copy has none.
+    """
+
+    def __init__(self, partitions: DataFrame, buckets: Collection[int] | None) -> None:
+        super().__init__()
+        self.partitions = partitions
+        self.buckets = buckets
 
 
 def row_updates(changes: DataFrame, layout: Layout, rows: DataFrame | None = None) -> DataFrame:
@@ -53,21 +77,40 @@ def row_updates(changes: DataFrame, layout: Layout, rows: DataFrame | None = Non
 def folded_rows(changes: DataFrame, layout: Layout) -> DataFrame:
     """Return the rows that remain after `changes`, before which there were none.
 
-    The result has the columns of the table, and the marker.
+    The result has the columns of the table, and the state.
     """
     given = _used(changes, layout)
     names_given, table = given.columns, table_of(changes.schema)
-    columns = [*layout.table_columns, names.INSERTED]
+    columns = [*layout.table_columns, layout.state]
 
     def fold(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if parts := [batch for batch in batches if batch.num_rows]:
             given = pa.Table.from_batches(parts).rename_columns(names_given)
-            rows = cdc.fold(table, given).select(columns)
+            rows = cdc.fold(table, given)
+            rows = rows.append_column(layout.state, states_of(rows)).select(columns)
             yield from rows.rename_columns(_numbered(columns)).combine_chunks().to_batches()
 
-    kept = {*layout.table_columns, layout.marker}
+    kept = {*layout.table_columns, layout.state}
     found = StructType([each for each in layout.row if each.name in kept])
     return _by_partition(given, layout, fold, found)
+
+
+def replaced(layout: Layout, before: DataFrame, after: DataFrame) -> DataFrame:
+    """Return the updates that replace the rows `before` with the rows `after`."""
+    own, kind = OwnNames.beside(layout.row.names), layout.kind
+    there = before.select(*(column(name).alias(own.other(name)) for name in layout.key))
+    old = [column(own.other(name)) for name in layout.key]
+    same = [column(key).eqNullSafe(it) for key, it in zip(layout.key, old, strict=True)]
+    # A full join evaluates `after`, the result of a fold, only once.
+    rows = after.withColumn(kind, sf.lit(REPLACE)).join(there, reduce(and_, same), "full")
+    is_gone = column(kind).isNull()
+    keys = {
+        name: sf.when(is_gone, of_before).otherwise(column(name))
+        for name, of_before in zip(layout.key, old, strict=True)
+    }
+    flags = dict.fromkeys(layout.flag_names.values(), sf.lit(True))
+    kinds = {kind: sf.coalesce(column(kind), sf.lit(DELETE))}
+    return rows.withColumns({**keys, **flags, **kinds}).drop(*map(own.other, layout.key))
 
 
 def _used(changes: DataFrame, layout: Layout) -> DataFrame:
@@ -130,10 +173,11 @@ def _tasks(changes: DataFrame) -> int:
 def _as_changes(rows: DataFrame, layout: Layout) -> DataFrame:
     """Return rows of the copy as changes of type `_ROW`."""
     columns = fitted(rows, layout.row)
-    inserted = columns.pop(layout.marker)
+    state = columns.pop(layout.state)
     return rows.select(
         *(value.alias(name) for name, value in columns.items()),
-        inserted.alias(names.INSERTED),
+        inserted_of(state).alias(names.INSERTED),
+        expires_of(state).alias(names.EXPIRES),
         sf.lit(_ROW).alias(names.CHANGE_TYPE),
     )
 

@@ -13,8 +13,9 @@ from cdc_reader._time import Micros
 from cdc_reader.copies.properties import (
     APPLICATION,
     BUCKET,
-    MARKER,
     NO_BUCKETS,
+    OWN,
+    STATE,
     refuse_copy_of_command,
 )
 from cdc_reader.copies.refusals import lacks_key, other_type, renamed_field, taken_name
@@ -43,6 +44,8 @@ class MicroBatch:
     snapshot: Micros | None = field(default=None, eq=False)
     """The position of a snapshot (µs) if the micro-batch contains rows of the snapshot only, none
     of which the copy can contain yet."""
+    since: Micros | None = field(default=None, eq=False)
+    """The position (µs) that the copy has reached before, or None for the first micro-batch."""
 
 
 @frozen
@@ -102,12 +105,17 @@ class Sink(Protocol):
         """Return the rows of the copy, or those in the given buckets, without their buckets."""
         ...
 
-    def append(self, batch: MicroBatch, rows: DataFrame) -> None:
-        """Add rows that the copy does not contain, and record the micro-batch, atomically."""
+    def append(self, batch: MicroBatch, layout: Layout, rows: DataFrame) -> Micros | None:
+        """Add rows that the copy does not contain, and record the micro-batch, atomically.
+
+        Returns when the first of their values expires, or None if none does.
+        """
         ...
 
-    def commit(self, batch: MicroBatch, layout: Layout, updates: DataFrame) -> None:
+    def commit(self, batch: MicroBatch, layout: Layout, updates: DataFrame) -> Micros | None:
         """Update the rows of the copy, and record the micro-batch, atomically.
+
+        Returns when the first of the updates' values expires, or None if none does.
 
         `updates` have the columns of the copy and `layout.flags`; `cdc_reader.row_updates` says
         what they mean. The target may have columns that the layout lacks, because the table has
@@ -176,7 +184,7 @@ def as_in_target(
 ) -> Layout:
     """Check that a target with these columns can have this layout; see `Sink.prepare`.
 
-    Returns the layout with the target's own columns, or with a new marker if the target has none.
+    Returns the layout with the target's own columns, or with a new state if the target has none.
     """
     refuse_copy_of_command(target, properties)
     _check_history(layout, there.names)
@@ -186,18 +194,18 @@ def as_in_target(
             raise lacks_key(target, name, there.names)
     for found in differences(there, layout.schema):
         _check_difference(target, found)
-    marker, bucket = properties.get(MARKER), properties.get(BUCKET)
-    if marker is None:
-        return layout.with_marker(there.names)
-    if not bucket:
+    state, bucket = properties.get(STATE), properties.get(BUCKET)
+    if any(name.startswith(OWN) for name in properties) and not (state and bucket):
         raise SchemaError(
-            f"{target} was made by an earlier version, and has no buckets: delete target and "
-            "checkpoint to start over"
+            f"{target} was made by an earlier version, with other columns of its own: delete "
+            "target and checkpoint to start over"
         )
-    owned = {without_case(name) for name in (marker, bucket)}
+    if state is None or bucket is None:
+        return layout.with_state(there.names)
+    owned = {without_case(name) for name in (state, bucket)}
     if taken := [name for name in layout.schema.names if without_case(name) in owned]:
         raise taken_name(target, taken[0])
-    return evolve(layout, marker=marker, bucket=None if bucket == NO_BUCKETS else bucket)
+    return evolve(layout, state=state, bucket=None if bucket == NO_BUCKETS else bucket)
 
 
 IN_PARQUET = frozenset({"_tmp_metadata_row_index"})

@@ -12,12 +12,12 @@ from pyspark.sql import functions as sf
 from cdc_reader._time import Micros
 from cdc_reader.changes.frames import columns as names
 from pyspark_scylla_cdc.tables.buckets import wanted
+from pyspark_scylla_cdc.tables.expiry import Expiry
 from pyspark_scylla_cdc.tables.fold import Fold
 from pyspark_scylla_cdc.tables.history import versions
 from pyspark_scylla_cdc.tables.layout import IS_CURRENT, VALID_FROM, VALID_TO, Layout
-from pyspark_scylla_cdc.tables.merging import RowsNeeded, replaced
 from pyspark_scylla_cdc.tables.ranges import column
-from pyspark_scylla_cdc.tables.row_updates import folded_rows, row_updates
+from pyspark_scylla_cdc.tables.row_updates import RowsNeeded, folded_rows, replaced, row_updates
 from pyspark_scylla_cdc.tables.sink import MicroBatch, Sink, has, present_rows
 
 
@@ -27,10 +27,12 @@ def update(
     changes: DataFrame,
     batch: MicroBatch,
     expected: Callable[[], int] = lambda: 0,
+    expiry: Expiry | None = None,
 ) -> None:
     """Merge a micro-batch into the copy, unless the copy already contains it.
 
-    `expected` returns the number of rows that the copy will have after its first snapshot.
+    `expected` returns the number of rows that the copy will have after its first snapshot. With
+    `expiry`, rows and values that have expired go from the copy.
     """
     if has(sink, batch, changes.sparkSession):
         return
@@ -39,33 +41,38 @@ def update(
         if batch.number == 0 and (count := wanted(expected())) > 1:
             sink.set_buckets(count)
         layout = evolve(layout, buckets=sink.buckets())
+    if expiry is not None:
+        changes = expiry.with_expired(sink, layout, changes, batch)
     is_read_again = batch.snapshot is None and (layout.history or layout.statics)
     with _kept(changes) if is_read_again or _has_marks(changes) else nullcontext():
-        _write(sink, layout, changes, batch)
+        first = _write(sink, layout, changes, batch)
+    if expiry is not None:
+        expiry.committed(first)
 
 
-def _write(sink: Sink, layout: Layout, changes: DataFrame, batch: MicroBatch) -> None:
+def _write(sink: Sink, layout: Layout, changes: DataFrame, batch: MicroBatch) -> Micros | None:
+    """Write a micro-batch; return when the first of its values expires, see `Sink.commit`."""
     begins_anew = _begins_anew(changes)
     if batch.snapshot is not None and not begins_anew:
-        sink.append(batch, layout.placed(_first_rows(layout, changes, batch.snapshot)))
-    elif layout.history or begins_anew:
+        rows = layout.placed(_first_rows(layout, changes, batch.snapshot))
+        return sink.append(batch, layout, rows)
+    if layout.history or begins_anew:
         before = (
             present_rows(sink, layout, changes.sparkSession)
             if begins_anew
             else _touched(sink, layout, changes)
         )
-        sink.commit(batch, layout, layout.placed(_replacing(layout, changes, before)))
-    else:
-        _merge(sink, layout, changes, batch)
+        return sink.commit(batch, layout, layout.placed(_replacing(layout, changes, before)))
+    return _merge(sink, layout, changes, batch)
 
 
-def _merge(sink: Sink, layout: Layout, changes: DataFrame, batch: MicroBatch) -> None:
+def _merge(sink: Sink, layout: Layout, changes: DataFrame, batch: MicroBatch) -> Micros | None:
     """Update the rows that changes touch; read the copy only for the partitions that need it."""
     try:
-        sink.commit(batch, layout, layout.placed(row_updates(changes, layout)))
+        return sink.commit(batch, layout, layout.placed(row_updates(changes, layout)))
     except RowsNeeded as needed:
         rows = _rows_in(sink, layout, needed.partitions, needed.buckets)
-        sink.commit(batch, layout, layout.placed(row_updates(changes, layout, rows)))
+        return sink.commit(batch, layout, layout.placed(row_updates(changes, layout, rows)))
 
 
 def _first_rows(layout: Layout, changes: DataFrame, position: Micros) -> DataFrame:
@@ -103,9 +110,9 @@ def _replacing(layout: Layout, changes: DataFrame, before: DataFrame) -> DataFra
     if layout.history:
         before = before.where(column(IS_CURRENT))
     after = (
-        versions(changes, before, layout.marker)
+        versions(changes, before, layout.state)
         if layout.history
-        else Fold(changes, marker=layout.marker).result(before)
+        else Fold(changes, state=layout.state).result(before)
     )
     return replaced(layout, before, after)
 

@@ -33,6 +33,7 @@ from pyspark_scylla_cdc.tables.delta import DeltaLakeSink
 from pyspark_scylla_cdc.tables.layout import Layout, layout_of
 from pyspark_scylla_cdc.tables.merge import DeltaSparkSink, IcebergSink
 from pyspark_scylla_cdc.tables.sink import MicroBatch, Sink
+from pyspark_scylla_cdc.tables.states import STATE
 from pyspark_scylla_cdc.tables.update import update
 from tests.benchmarks.figure import Figure
 from tests.benchmarks.serving import KEYSPACE, Served, serving
@@ -160,8 +161,10 @@ def _copies(
     layout = evolve(layout, buckets=ours.buckets())
     for part in range(size):
         rows = _rows(spark, part)
-        marked = rows.withColumn(layout.marker, sf.lit(True)).repartition(2, *layout.place)
-        ours.append(MicroBatch(QUERY, part, plan=0), layout.placed(marked))
+        marked = rows.withColumn(layout.state, sf.lit(None).cast(STATE)).repartition(
+            2, *layout.place
+        )
+        ours.append(MicroBatch(QUERY, part, plan=0), layout, layout.placed(marked))
         engine.append(rows, theirs)
     return ours, layout, theirs
 
@@ -218,9 +221,9 @@ def _snapshot(spark: SparkSession, served: Served, folder: Path) -> Figure:
     sink.set_buckets(wanted(SNAPSHOT * MILLION))
     layout = evolve(layout, buckets=sink.buckets())
     for part in range(SNAPSHOT):
-        rows = layout.placed(_rows(spark, part).withColumn(layout.marker, sf.lit(True)))
+        rows = layout.placed(_rows(spark, part).withColumn(layout.state, sf.lit(None).cast(STATE)))
         began = time.perf_counter()
-        sink.append(MicroBatch(QUERY, part, plan=0), rows)
+        sink.append(MicroBatch(QUERY, part, plan=0), layout, rows)
         seconds.append(time.perf_counter() - began)
     first, last = statistics.median(seconds[:2]), seconds[-1]
     note = f"the last million of {SNAPSHOT} million rows of a first copy, by deltalake"

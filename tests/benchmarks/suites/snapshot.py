@@ -17,6 +17,7 @@ from cassandra.query import tuple_factory
 from cdc_reader.cluster.rows import rows_query
 from cdc_reader.config import ConnectionConfig
 from cdc_reader.reader import CdcReader
+from cdc_reader.reading.ports import TTLS_AND_TIMES
 from cdc_reader.streams.shard import MAX_TOKEN, MIN_TOKEN
 from tests.benchmarks.apart import apart, peak_mb
 from tests.benchmarks.figure import Figure
@@ -51,8 +52,8 @@ def _rates(served: Served, times: int) -> Iterator[Figure]:
     with CdcReader(served.config, f"{KEYSPACE}.{FLAT}") as reader:
         base = reader.table.schema.base
         for name, cells, read, target in (
-            ("snapshot", False, _batches, 2),
-            ("snapshot_changes", True, _changes, None),
+            ("snapshot", (), _batches, 2),
+            ("snapshot_changes", TTLS_AND_TIMES, _changes, None),
         ):
             selected, _, _ = rows_query(base, cells=cells, tokens=False).cql.partition(" FROM ")
             selected = selected.removeprefix("SELECT ")

@@ -73,9 +73,10 @@ class Copy:
 
 
 def compared(rows: Iterable[Row]) -> list[Row]:
-    """Return the rows as they are compared, without `_inserted`."""
+    """Return the rows as they are compared, without `_inserted` and `_expires`."""
     return in_order(
-        {name: _plain(cell) for name, cell in row.items() if name != "_inserted"} for row in rows
+        {name: _plain(cell) for name, cell in row.items() if name not in ("_inserted", "_expires")}
+        for row in rows
     )
 
 

@@ -23,7 +23,7 @@ from cdc_reader.cli.command import main
 from cdc_reader.copies import keeping, table_copy
 from cdc_reader.copies.delta import DeltaFiles
 from cdc_reader.copies.position_file import PositionFile
-from cdc_reader.copies.properties import BUCKET, MARKER
+from cdc_reader.copies.properties import BUCKET, STATE
 from cdc_reader.copies.table_copy import TableCopy, opened
 from cdc_reader.cql.names import TableName
 from tests.examples.test_copies import ROUND, Orders, by_key
@@ -66,7 +66,7 @@ class Copy:
     def rows(self) -> list[dict[str, Any]]:
         """Return the rows of the copy, with the table's columns."""
         table = DeltaTable(self.folder)
-        marker = table.metadata().configuration[MARKER]
+        marker = table.metadata().configuration[STATE]
         rows: list[dict[str, Any]] = pa.table(table.to_pyarrow_table()).drop([marker]).to_pylist()
         return rows
 
@@ -415,7 +415,7 @@ def _of_spark(copy: Copy) -> None:
     DeltaTable.create(
         copy.folder,
         pa.schema([("p", pa.int32())]),
-        configuration={MARKER: "_inserted"},
+        configuration={STATE: "_state"},
         raise_if_key_not_exists=False,
     )
 
@@ -558,7 +558,7 @@ def test_odd_names_and_values(copy: Copy, execute: Execute) -> None:
     execute('DELETE FROM {t} WHERE p = 1.5 AND "a.b" = []', "DELETE FROM {t} WHERE p = -0.0")
     assert len(copy.current()) == len(keys) - 4 - 2
     assert copy.differences()[0] == 0, copy.differences()
-    assert DeltaTable(copy.folder).metadata().configuration[MARKER] == "__inserted"
+    assert DeltaTable(copy.folder).metadata().configuration[STATE] == "__state"
 
 
 def test_new_columns_and_fields_come_along(copy: Copy, execute: Execute) -> None:
@@ -594,7 +594,7 @@ def test_new_columns_and_fields_come_along(copy: Copy, execute: Execute) -> None
             "ALTER TYPE {ks}.point ADD y int",
             "lacks the field m.value.y, which the table's",
         ),
-        ('ALTER TABLE {t} ADD "__inserted" int', "the table has gained a column __inserted, and"),
+        ('ALTER TABLE {t} ADD "__state" int', "the table has gained a column __state, and"),
         ('ALTER TABLE {t} ADD "A" int', "columns or fields A and a differ only in case, and"),
         ('ALTER TABLE {t} ADD "a`b" int', "column a`b has a backtick in its name, which deltalake"),
     ],

@@ -10,11 +10,12 @@ import pytest
 from cdc_reader.copies.columns import CopyColumns
 from cdc_reader.copies.delta import DeltaFiles, Remedies
 from cdc_reader.copies.merging import Merge
+from cdc_reader.copies.row_state import TYPE
 from cdc_reader.errors import ConfigurationError, SchemaError
 
-COLUMNS = CopyColumns(["p", "d"], ["p"], [], [], "_inserted")
+COLUMNS = CopyColumns(["p", "d"], ["p"], [], [], "_state")
 REMEDIES = Remedies(install="install it", table="use another tool", column="leave it out")
-SCHEMA = pa.schema([("p", pa.int32()), ("d", pa.date32()), ("_inserted", pa.bool_())])
+SCHEMA = pa.schema([("p", pa.int32()), ("d", pa.date32()), ("_state", TYPE)])
 FAR = 100_000_000
 
 
@@ -22,14 +23,14 @@ def created(path: Path) -> DeltaFiles:
     """Return a table with the row 1."""
     files = DeltaFiles(str(path), REMEDIES)
     files.create(files.deltalake.Schema.from_arrow(SCHEMA), {})
-    row = pa.table({"p": [1], "d": [None], "_inserted": [True]}, SCHEMA)
+    row = pa.table({"p": [1], "d": [None], "_state": [None]}, SCHEMA)
     files.append(files.table(), row, "app", 1)
     return files
 
 
 def updates(kind: str, day: int | None = None) -> pa.Table:
     """Return an update of row 2."""
-    row = pa.table({"p": [2], "d": [day], "_inserted": [False]}, SCHEMA)
+    row = pa.table({"p": [2], "d": [day], "_state": [{"inserted": False}]}, SCHEMA)
     own = {COLUMNS.kind: pa.array([kind]), COLUMNS.flags["d"]: pa.array([True])}
     return pa.table({**dict(zip(row.schema.names, row.columns, strict=True)), **own})
 

@@ -77,18 +77,19 @@ class Crashing:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._sink, name)
 
-    def append(self, batch: MicroBatch, rows: DataFrame) -> None:
-        self._write(lambda: self._sink.append(batch, rows))
+    def append(self, batch: MicroBatch, layout: Layout, rows: DataFrame) -> int | None:
+        return self._write(lambda: self._sink.append(batch, layout, rows))
 
-    def commit(self, batch: MicroBatch, layout: Layout, updates: DataFrame) -> None:
-        self._write(lambda: self._sink.commit(batch, layout, updates))
+    def commit(self, batch: MicroBatch, layout: Layout, updates: DataFrame) -> int | None:
+        return self._write(lambda: self._sink.commit(batch, layout, updates))
 
-    def _write(self, write: Callable[[], None]) -> None:
+    def _write(self, write: Callable[[], int | None]) -> int | None:
         if self.crash == "before":
             self._crash()
-        write()  # which may find that it needs rows, and is then called again
+        first = write()  # which may find that it needs rows, and is then called again
         if self.crash == "after":
             self._crash()
+        return first
 
     def _crash(self) -> None:
         self.crash = None

@@ -231,7 +231,7 @@ def check_merged(sink: Sink, changes: DataFrame, rows: object, *, history: bool)
     update(sink, layout, changes, MicroBatch("query", 0, plan=7))
     found = sink.rows(changes.sparkSession)
     current = found.where("is_current") if history else found
-    assert rows_of(current.drop(layout.marker, *VERSION)) == rows
+    assert rows_of(current.drop(layout.state, *VERSION)) == rows
 
 
 @pytest.mark.parametrize("column", ["_Sequence", "_range", "_bad_record", "_INSERTED"])

@@ -44,7 +44,7 @@ def check_merged(
     for number, (changes, rows) in enumerate(batches):
         for _ in range(2):  # the second time after a crash
             update(sink, layout, changes, MicroBatch("query", number, plan=7))
-            assert rows_of(sink.rows(changes.sparkSession).drop(layout.marker)) == rows
+            assert rows_of(sink.rows(changes.sparkSession).drop(layout.state)) == rows
     with pytest.raises(CheckpointError, match="micro-batch 0 of an older checkpoint"):
         update(sink, layout, batches[0][0], MicroBatch("query", 0, plan=8))
 

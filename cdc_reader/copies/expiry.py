@@ -1,0 +1,70 @@
+"""Finds what has expired in a copy that deltalake writes, and makes changes of it.
+
+The log has no rows for what expires. The copy knows of each row when its first and last values
+expire (`cdc_reader.copies.row_state`). A row that has expired as a whole is deleted. If other
+values of a row remain, or may remain, its partition is read again from the table.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from cdc_reader._time import Micros
+from cdc_reader.copies.columns import CopyColumns
+from cdc_reader.copies.rereading import Rereading
+from cdc_reader.copies.row_state import FIRST, LAST, WHOLE
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+
+def expired(
+    table: DeltaTable, columns: CopyColumns, rereading: Rereading, until: Micros
+) -> pa.Table | None:
+    """Return changes for what has expired up to a time (µs), or None if nothing has."""
+    if not _may_have_expired(table, columns, until):
+        return None
+    first = ds.field(columns.state, FIRST)
+    dataset = table.to_pyarrow_dataset()
+    wanted = {name: ds.field(name) for name in (*columns.key, columns.state)}
+    due = dataset.to_table(wanted, filter=first <= until)
+    if not due.num_rows:
+        return None
+    state = due.column(columns.state).combine_chunks()
+    last, whole = (pc.struct_field(state, name) for name in (LAST, WHOLE))
+    is_gone = pc.and_(pc.fill_null(whole, False), pc.less_equal(last, until))
+    gone, rest = due.filter(is_gone), due.filter(pc.invert(is_gone))
+    deleted = gone.select(columns.key).combine_chunks().to_batches()
+    times = pc.struct_field(gone.column(columns.state), LAST).to_pylist()
+    found = [rereading.output.deletes(keys, rereading.schema, times) for keys in deleted]
+    keys, horizons = _partitions(rest, columns, until)
+    found += rereading.partitions(keys, rereading.tokens(keys), horizons)
+    return pa.Table.from_batches(found, rereading.schema)
+
+
+def _may_have_expired(table: DeltaTable, columns: CopyColumns, until: Micros) -> bool:
+    """Return whether a file may have values that have expired, from the statistics of files."""
+    files = pa.table(table.get_add_actions(flatten=True))
+    name = f"min.{columns.state}.{FIRST}"
+    if name not in files.schema.names:  # of a table without files, or without expiries
+        return f"null_count.{columns.state}.{FIRST}" not in files.schema.names and len(files) > 0
+    has_due = pc.less_equal(files.column(name), until)
+    return bool(pc.any(has_due).as_py())
+
+
+def _partitions(
+    rows: pa.Table, columns: CopyColumns, until: Micros
+) -> tuple[pa.RecordBatch, list[Micros | None]]:
+    """Return the partitions of rows, and for each when a value may expire next."""
+    last = pc.struct_field(rows.column(columns.state), LAST).combine_chunks()
+    horizon = pc.if_else(pc.greater(last, until), last, pa.scalar(None, pa.int64()))
+    keys = rows.select(columns.partition).combine_chunks()
+    # The latest horizon of a partition comes first, and the partition is read once.
+    order = pc.sort_indices(pc.fill_null(horizon, until), [("", "descending")])
+    taken = keys.take(order).combine_chunks().to_batches()
+    empty = pa.RecordBatch.from_pylist([], keys.schema)
+    return taken[0] if taken else empty, horizon.take(order).to_pylist()

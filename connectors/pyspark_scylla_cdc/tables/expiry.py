@@ -1,0 +1,131 @@
+"""Finds what has expired in a copy, and makes changes of it.
+
+The log has no rows for what expires. The copy knows of each row when its first and last values
+expire (`cdc_reader.copies.row_state`). A row that has expired as a whole is deleted. If other
+values of a row remain, or may remain, its partition is read again from the table.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeAlias
+
+from attrs import define, field
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.types import StringType
+
+from cdc_reader._time import FOREVER, Micros
+from cdc_reader.changes.frames import columns as names
+from cdc_reader.copies.row_state import FIRST, LAST, WHOLE
+from pyspark_scylla_cdc.tables.layout import IS_CURRENT, VALID_FROM, Layout
+from pyspark_scylla_cdc.tables.ranges import column
+from pyspark_scylla_cdc.tables.sink import MicroBatch, Sink, present_rows
+
+Reread: TypeAlias = Callable[[DataFrame, DataFrame], DataFrame]
+"""Reads partitions again: takes their keys and their horizons, and changes, and returns changes
+with the same columns. See `cdc_reader.copies.rereading`."""
+
+_SHARE = 5
+"""The inverse of the share of time that the search for expired rows may take."""
+
+
+@define
+class Expiry:
+    """Adds what has expired in a copy to the changes of its micro-batches."""
+
+    _reread: Reread
+    _next: Micros | None = field(default=None, init=False)
+    """No value of the copy expires before this time (µs); None while this is not known."""
+    _later: Micros | None = field(default=None, init=False)
+    """What `_next` will be once the micro-batch is committed, without the values that it writes."""
+    _may_look: float = field(default=0.0, init=False)
+    """The time, by the monotonic clock, before which the copy is not searched again."""
+
+    def with_expired(
+        self, sink: Sink, layout: Layout, changes: DataFrame, batch: MicroBatch
+    ) -> DataFrame:
+        """Return the changes, and others for what has expired before the first of them."""
+        since, started = batch.since, time.monotonic()
+        self._later = FOREVER if since is None else self._next  # the copy is empty at first
+        if since is None or batch.snapshot is not None or names.EXPIRES not in changes.columns:
+            return changes
+        if started < self._may_look or (self._next is not None and since < self._next):
+            return changes
+        if not _has_exact_keys(layout, changes):
+            return changes
+        self._next = None  # until the commit
+        rows, state = _expiring(sink, layout, changes), column(layout.state)
+        due = rows.where(state[FIRST] <= since).localCheckpoint()
+        later = rows.where(state[FIRST] > since).agg(sf.min(state[FIRST])).head()
+        self._later = FOREVER if later is None or later[0] is None else later[0]
+        found = changes
+        if not due.isEmpty():
+            is_gone = sf.coalesce(state[WHOLE], sf.lit(False)) & (state[LAST] <= since)
+            gone = _deletes(layout, due.where(is_gone), changes)
+            rest = self._read_again(layout, due.where(~is_gone), changes, since)
+            expired = gone.unionByName(rest).localCheckpoint()
+            found = _like(changes, changes.unionByName(expired))
+        self._may_look = time.monotonic() + (_SHARE - 1) * (time.monotonic() - started)
+        return found
+
+    def committed(self, first: Micros | None) -> None:
+        """Take note of a commit, and when the first of the values that it has written expires."""
+        if self._later is not None:
+            self._next = self._later if first is None else min(self._later, first)
+
+    def _read_again(
+        self, layout: Layout, due: DataFrame, changes: DataFrame, since: Micros
+    ) -> DataFrame:
+        last = column(layout.state)[LAST]
+        horizon = sf.max(sf.when(last > since, last))
+        keys = due.groupBy(*map(column, layout.partition)).agg(horizon)
+        return self._reread(keys, changes)
+
+
+def _has_exact_keys(layout: Layout, changes: DataFrame) -> bool:
+    """Return whether the copy has the keys of partitions exactly.
+
+    A decimal with a fixed scale may have had another one in the table, where 1.0 and 1.00 are keys
+    of different partitions.
+    """
+    fields = [field for field in changes.schema if field.name in layout.partition]
+    return not any(
+        "decimal" in field.metadata["cql.type"] and not isinstance(field.dataType, StringType)
+        for field in fields
+    )
+
+
+def _expiring(sink: Sink, layout: Layout, changes: DataFrame) -> DataFrame:
+    """Return the keys of the table's rows of which values expire, and when they do."""
+    rows = present_rows(sink, layout, changes.sparkSession)
+    if layout.history:
+        rows = rows.where(column(IS_CURRENT))
+    key = [name for name in layout.key if name != VALID_FROM or not layout.history]
+    state = column(layout.state)
+    return rows.where(state[FIRST].isNotNull()).select(*map(column, key), state)
+
+
+def _deletes(layout: Layout, gone: DataFrame, changes: DataFrame) -> DataFrame:
+    """Return deletes of rows, as of the time when their last value expired."""
+    told: dict[str, Column] = {
+        names.CHANGE_TYPE: sf.lit("delete"),
+        names.COMMIT_TIMESTAMP: sf.timestamp_micros(column(layout.state)[LAST]),
+        names.COMMIT_VERSION: sf.lit(""),
+        names.SEQUENCE: sf.lit(0),
+    }
+    key = {name: column(name) for name in layout.key if name in gone.columns}
+    cells = {**key, **told}
+    return gone.select(
+        *(
+            cells.get(it.name, sf.lit(None)).cast(it.dataType).alias(it.name)
+            for it in changes.schema
+        )
+    )
+
+
+def _like(changes: DataFrame, more: DataFrame) -> DataFrame:
+    """Return rows with the metadata that the columns of `changes` have."""
+    fields = changes.schema
+    return more.select(*(column(it.name).alias(it.name, metadata=it.metadata) for it in fields))
