@@ -31,6 +31,8 @@ _KINDS = {
     names.SNAPSHOT_BEGIN: BEGIN,
 }
 """The kind of event that a change of each type is: a write, one of three deletes, or a snapshot."""
+VALID_FROM = "valid_from"
+"""The column of a copy with history that says when a version of a row began."""
 NEEDED_COLUMNS = (
     names.CHANGE_TYPE,
     names.COMMIT_TIMESTAMP,
@@ -60,6 +62,8 @@ class Events:
     """Write times in µs; that of a row of the copy is before all others."""
     lifetimes: Lifetimes | None
     """When what the events wrote expires, if the changes tell."""
+    begun: Indices
+    """When the current version of a row of the copy began, in µs; BEGINNING for other events."""
     values: Sequence[Column]
 
     def since(self, place: int) -> Events:
@@ -73,6 +77,7 @@ class Events:
             is_old=self.is_old[place:],
             times=self.times[place:],
             lifetimes=None if self.lifetimes is None else self.lifetimes.since(place),
+            begun=self.begun[place:],
             values=self.values,
         )
 
@@ -89,6 +94,7 @@ class Events:
             is_old=np.concatenate([self.is_old, later.is_old]),
             times=np.concatenate([self.times, later.times]),
             lifetimes=None if ours is None or theirs is None else ours.then(theirs),
+            begun=np.concatenate([self.begun, later.begun]),
             values=self.values,
         )
 
@@ -128,6 +134,7 @@ def _changes(table: TableSchema, changes: pa.Table) -> Events:
         is_old=np.zeros(len(kind), bool),
         times=cells(flat(changes.column(names.COMMIT_TIMESTAMP)).cast(pa.int64())),
         lifetimes=_lifetimes(changes),
+        begun=np.full(len(kind), BEGINNING),
         values=values,
     )
 
@@ -140,17 +147,17 @@ def _old_rows(table: TableSchema, rows: Rows, changes: Events) -> Events:
     rows = plain(rows)
     _check_copy(table, rows)
     inserts = ~_false(rows.column(names.INSERTED))
-    lifetimes = _lifetimes(rows) or Lifetimes.endless(len(rows))
+    lifetimes, begun = _lifetimes(rows) or Lifetimes.endless(len(rows)), _begun(rows)
     rows = _fitted(rows, changes.cells.schema)
     is_static = np.array([it.kind is ColumnKind.STATIC for it in changes.values], bool)
     if not table.clustering:
-        return _writes(rows, np.ones(len(is_static), bool), inserts, lifetimes, changes)
+        return _writes(rows, np.ones(len(is_static), bool), inserts, lifetimes, begun, changes)
     has_key = valid(flat(rows.column(table.clustering[0].name)))
 
     def of_rows(sets: Mask) -> Events:
         keyed = rows.filter(to_arrow(has_key))
         its = lifetimes.at(np.flatnonzero(has_key))
-        return _writes(keyed, sets, inserts[has_key], its, changes)
+        return _writes(keyed, sets, inserts[has_key], its, begun[has_key], changes)
 
     if not has_static_rows(table, rows):
         # A row without a clustering key had static columns, which the table has dropped since.
@@ -158,7 +165,7 @@ def _old_rows(table: TableSchema, rows: Rows, changes: Events) -> Events:
         alone = rows.filter(to_arrow(~has_key))
         nothing, endless = np.zeros(len(alone), bool), Lifetimes.endless(len(alone))
         nowhere = np.zeros(len(is_static), bool)
-        return _writes(alone, nowhere, nothing, endless, changes).then(regular)
+        return _writes(alone, nowhere, nothing, endless, begun[~has_key], changes).then(regular)
     partition = groups_of((flat(rows.column(it.name)) for it in table.partition_key), len(rows))
     first = np.unique(partition, return_index=True)[1]
     statics = rows.take(to_arrow(first))
@@ -170,7 +177,9 @@ def _old_rows(table: TableSchema, rows: Rows, changes: Events) -> Events:
         np.zeros(len(statics), bool),
         lifetimes.of_each(partition, np.ones(len(rows), bool), len(statics)),
     )
-    alone = _writes(statics, is_static, nothing, of_partitions, changes)
+    last = np.full(len(statics), BEGINNING)
+    np.maximum.at(last, partition, begun)
+    alone = _writes(statics, is_static, nothing, of_partitions, last, changes)
     return alone.then(of_rows(~is_static))
 
 
@@ -195,7 +204,12 @@ def _fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _writes(
-    rows: pa.Table, sets: Mask, inserts: Mask, lifetimes: Lifetimes, changes: Events
+    rows: pa.Table,
+    sets: Mask,
+    inserts: Mask,
+    lifetimes: Lifetimes,
+    begun: Indices,
+    changes: Events,
 ) -> Events:
     """Return rows of the copy as writes of the columns that the mask `sets` selects."""
     count = len(rows)
@@ -208,6 +222,7 @@ def _writes(
         is_old=np.ones(count, bool),
         times=np.full(count, BEGINNING),
         lifetimes=None if changes.lifetimes is None else lifetimes,
+        begun=begun,
         values=changes.values,
     )
 
@@ -299,6 +314,13 @@ def groups_of(keys: Iterable[pa.Array], count: int, groups: Indices | None = Non
     for each in keys:
         found = combined(found, codes(comparable(each)))
     return found
+
+
+def _begun(rows: pa.Table) -> Indices:
+    """Return when versions of rows began, in µs, or BEGINNING for rows without versions."""
+    if VALID_FROM not in rows.schema.names:
+        return np.full(len(rows), BEGINNING)
+    return filled(flat(rows.column(VALID_FROM)).cast(pa.int64()), BEGINNING)
 
 
 def _lifetimes(rows: pa.Table) -> Lifetimes | None:

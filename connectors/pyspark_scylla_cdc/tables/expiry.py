@@ -66,7 +66,7 @@ class Expiry:
             gone = _deletes(layout, due.where(is_gone), changes)
             rest = self._read_again(layout, due.where(~is_gone), changes, since)
             expired = gone.unionByName(rest).localCheckpoint()
-            found = _like(changes, changes.unionByName(expired))
+            found = like(changes, changes.unionByName(expired))
         self._may_look = time.monotonic() + (_SHARE - 1) * (time.monotonic() - started)
         return found
 
@@ -125,7 +125,7 @@ def _deletes(layout: Layout, gone: DataFrame, changes: DataFrame) -> DataFrame:
     )
 
 
-def _like(changes: DataFrame, more: DataFrame) -> DataFrame:
+def like(changes: DataFrame, more: DataFrame) -> DataFrame:
     """Return rows with the metadata that the columns of `changes` have."""
     fields = changes.schema
     return more.select(*(column(it.name).alias(it.name, metadata=it.metadata) for it in fields))

@@ -15,13 +15,6 @@ from cdc_reader.copies.columns import OwnNames
 from cdc_reader.errors import SchemaError
 from pyspark_scylla_cdc.tables.keys import check_whole, refuse_equal_names, refuse_keys
 from pyspark_scylla_cdc.tables.ranges import column, within
-from pyspark_scylla_cdc.tables.states import (
-    expires_of,
-    inserted_of,
-    joined,
-    least_of,
-    state_of,
-)
 
 UPSERTS = ("insert", "update_postimage")
 _BEFORE_ALL = "0001-01-01 00:00:00"
@@ -75,25 +68,18 @@ def fold(
 
 
 class Fold:
-    """Folds `changes` into the rows that remain, according to the role of each column.
+    """Folds `changes` into the rows that remain, according to the role of each column."""
 
-    If a `state` is given, the result and the rows onto which changes are folded have a column of
-    this name, see `cdc_reader.copies.row_state`.
-    """
-
-    def __init__(
-        self, changes: DataFrame, keys: Sequence[str] | None = None, state: str | None = None
-    ) -> None:
+    def __init__(self, changes: DataFrame, keys: Sequence[str] | None = None) -> None:
         self._changes = changes
-        self._state = state
         self._require([names.CHANGE_TYPE, names.COMMIT_TIMESTAMP, names.COMMIT_VERSION])
         self._require([names.SEQUENCE, *(keys or ())])
         self._require([names.MODIFIED, names.INSERTED])
         self._fields = [field for field in changes.schema if field.name not in names.ALL]
         refuse_equal_names(self._fields, changes.sparkSession)
         self._own = OwnNames.beside(changes.columns)
-        self._order, self._deleted, self._since, self._inserted, self._expires = map(
-            self._own.own, ("order", "deleted", "since", "inserted", "expires")
+        self._order, self._deleted, self._since, self._inserted = map(
+            self._own.own, ("order", "deleted", "since", "inserted")
         )
         self._partition = self._of_kind("partition_key")
         self._clustering = self._of_kind("clustering")
@@ -147,25 +133,12 @@ class Fold:
         statics = self._last(alive.where(is_static), self._statics)
         statics = statics.drop(*self._clustering, self._inserted)
         is_told = ~is_static | any_set(self._statics)
-        if self._state is None:
-            both = rows.join(statics, self._partition, "full")
-        else:
-            of_statics = self._own.other(self._expires)
-            statics = statics.withColumnRenamed(self._expires, of_statics)
-            both = rows.join(statics, self._partition, "full")
-            expires = joined(column(self._expires), column(of_statics))
-            is_row = sf.coalesce(column(self._inserted), sf.lit(False))
-            both = both.withColumns({self._expires: expires, self._inserted: is_row})
-        return both.where(is_told).select(self._table)
+        return rows.join(statics, self._partition, "full").where(is_told).select(self._table)
 
     @property
     def _table(self) -> list[Column]:
-        """The base table's columns, in the table's order, and the state."""
-        columns = [column(field.name) for field in self._fields]
-        if self._state is not None:
-            state = state_of(column(self._inserted), column(self._expires))
-            columns.append(state.alias(self._state))
-        return columns
+        """The base table's columns, in the table's order."""
+        return [column(field.name) for field in self._fields]
 
     def _alive(self, changes: DataFrame) -> DataFrame:
         """Return inserts and updates that no later delete of a row, partition or range covers."""
@@ -234,8 +207,6 @@ class Fold:
         key = list(map(column, self._key))
         inserted = sf.bool_or(self._is_insert()).alias(self._inserted)
         columns = [last.alias(name) for name, last in self._last_set(values, order).items()]
-        if self._state is not None:
-            columns.append(least_of(column(names.EXPIRES)).alias(self._expires))
         return changes.groupBy(*key).agg(*columns, inserted)
 
     def _last_set(self, values: list[str], order: Column) -> dict[str, Column]:
@@ -257,8 +228,6 @@ class Fold:
     def _as_changes(self, table: DataFrame) -> DataFrame:
         """Return the rows of a table as inserts that come before all other changes."""
         known = [each.name for each in self._fields if each.name in table.columns]
-        if self._state is not None:
-            known.append(self._state)
         table = table.select(*map(column, known))
         if not (self._statics and self._clustering):
             return self._inserts(table, self._regulars)
@@ -269,22 +238,13 @@ class Fold:
 
     def _statics_of(self, table: DataFrame) -> DataFrame:
         """Return one row for each partition, with its static columns, which may contain maps."""
-        whole = [sf.first(sf.struct(*map(column, self._statics))).alias(self._since)]
-        kept = [*self._partition]
-        if self._state is not None:
-            expires = least_of(expires_of(column(self._state)))
-            whole.append(state_of(sf.lit(True), expires).alias(self._state))
-            kept.append(self._state)
-        found = table.groupBy(*map(column, self._partition)).agg(*whole)
+        whole = sf.first(sf.struct(*map(column, self._statics))).alias(self._since)
+        found = table.groupBy(*map(column, self._partition)).agg(whole)
         columns = (column(self._since)[name].alias(name) for name in self._statics)
-        return found.select(*map(column, kept), *columns)
+        return found.select(*map(column, self._partition), *columns)
 
     def _inserts(self, rows: DataFrame, values: list[str]) -> DataFrame:
         touched = sf.array(*map(sf.lit, values)).cast("array<string>")
-        told = {}
-        if self._state is not None:
-            told[names.EXPIRES] = expires_of(column(self._state))
-            told[names.INSERTED] = inserted_of(column(self._state))
         added = {
             names.CHANGE_TYPE: sf.lit(UPSERTS[0]),
             names.COMMIT_TIMESTAMP: sf.lit(_BEFORE_ALL).cast("timestamp"),
@@ -292,10 +252,9 @@ class Fold:
             names.SEQUENCE: sf.lit(0),
             names.MODIFIED: touched,
             names.INSERTED: sf.lit(True),
-            **told,
         }
         return rows.select(
-            *(column(it) for it in rows.columns if it != self._state),
+            *map(column, rows.columns),
             *(value.alias(name) for name, value in added.items()),
         )
 

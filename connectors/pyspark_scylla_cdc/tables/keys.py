@@ -13,7 +13,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from cdc_reader._time import FOREVER
-from cdc_reader.changes.folding.fold import INCOMPLETE
+from cdc_reader.changes.folding.rows import INCOMPLETE
 from cdc_reader.changes.frames import columns as names
 from cdc_reader.cql.names import without_case
 from cdc_reader.errors import SchemaError

@@ -9,23 +9,36 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import (
     BooleanType,
     IntegerType,
+    LongType,
     StringType,
     StructField,
     StructType,
     TimestampType,
 )
 
+from cdc_reader.changes.folding import events, history
 from cdc_reader.changes.frames import columns as names
 from cdc_reader.copies.columns import CopyColumns, OwnNames, state_beside
+from cdc_reader.copies.row_state import FIRST, INSERTED, LAST, WHOLE
 from cdc_reader.cql.names import without_case
 from cdc_reader.errors import ConfigurationError
 from pyspark_scylla_cdc.tables.buckets import bucket_of
 from pyspark_scylla_cdc.tables.keys import refuse_equal_names, refuse_keys
 from pyspark_scylla_cdc.tables.ranges import column
-from pyspark_scylla_cdc.tables.states import STATE
 
-VERSION = VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
+VERSION = VALID_FROM, VALID_TO, IS_CURRENT = events.VALID_FROM, history.VALID_TO, "is_current"
 """Columns of a copy with history, in which each row is a version of a row of the table."""
+
+
+STATE = StructType(
+    [
+        StructField(INSERTED, BooleanType()),
+        StructField(FIRST, LongType()),
+        StructField(LAST, LongType()),
+        StructField(WHOLE, BooleanType()),
+    ]
+)
+"""The type of the column `state`, as in `cdc_reader.copies.row_state`."""
 
 
 @frozen

@@ -6,8 +6,6 @@ The changes are folded in Python, on the executors.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from functools import reduce
-from operator import and_
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -19,11 +17,10 @@ from pyspark.sql.types import StructField, StructType
 import cdc_reader as cdc
 from cdc_reader._time import FOREVER
 from cdc_reader.changes.folding.events import NEEDED_COLUMNS
-from cdc_reader.changes.folding.fold import DELETE, INCOMPLETE, REPLACE
+from cdc_reader.changes.folding.rows import INCOMPLETE
 from cdc_reader.changes.frames import columns as names
-from cdc_reader.copies.columns import OwnNames
 from cdc_reader.copies.merging import mergeable
-from cdc_reader.copies.row_state import states_of
+from cdc_reader.copies.row_state import FIRST, INSERTED, LAST, WHOLE, states_of
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import Column as CqlColumn
 from cdc_reader.cql.schema import ColumnKind, TableSchema
@@ -32,9 +29,8 @@ from cdc_reader.errors import SchemaError, UnsupportedTableError
 from pyspark_scylla_cdc.tables.differences import fitted
 from pyspark_scylla_cdc.tables.layout import Layout
 from pyspark_scylla_cdc.tables.ranges import column
-from pyspark_scylla_cdc.tables.states import expires_of, inserted_of
 
-_Fold: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+_Fold: TypeAlias = Callable[[pa.Table], pa.Table]
 
 _REMOTE_TASKS = 8
 _ROW = "row"
@@ -66,12 +62,11 @@ def row_updates(changes: DataFrame, layout: Layout, rows: DataFrame | None = Non
     in the partitions that the fold needs. Without them, the result has an update of kind `NEEDED`
     for each of these partitions; if there are any, fold again with their rows.
     """
-    given = _used(changes, layout)
+    given = used(changes, layout)
     if rows is not None:
-        given = given.unionByName(_as_changes(rows, layout), allowMissingColumns=True)
-    found = StructType([*layout.row, *layout.flags])
-    fold = _updates(changes.schema, layout, given.columns, needs=rows is None)
-    return _by_partition(given, layout, fold, found)
+        given = given.unionByName(as_changes(rows, layout), allowMissingColumns=True)
+    fold = _updates(changes.schema, layout, needs=rows is None)
+    return by_partition(given, layout, fold, StructType([*layout.row, *layout.flags]))
 
 
 def folded_rows(changes: DataFrame, layout: Layout) -> DataFrame:
@@ -79,52 +74,39 @@ def folded_rows(changes: DataFrame, layout: Layout) -> DataFrame:
 
     The result has the columns of the table, and the state.
     """
-    given = _used(changes, layout)
-    names_given, table = given.columns, table_of(changes.schema)
-    columns = [*layout.table_columns, layout.state]
+    table = table_of(changes.schema)
 
-    def fold(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        if parts := [batch for batch in batches if batch.num_rows]:
-            given = pa.Table.from_batches(parts).rename_columns(names_given)
-            rows = cdc.fold(table, given)
-            rows = rows.append_column(layout.state, states_of(rows)).select(columns)
-            yield from rows.rename_columns(_numbered(columns)).combine_chunks().to_batches()
+    def fold(given: pa.Table) -> pa.Table:
+        rows = cdc.fold(table, given)
+        return rows.append_column(layout.state, states_of(rows))
 
     kept = {*layout.table_columns, layout.state}
     found = StructType([each for each in layout.row if each.name in kept])
-    return _by_partition(given, layout, fold, found)
+    return by_partition(used(changes, layout), layout, fold, found)
 
 
-def replaced(layout: Layout, before: DataFrame, after: DataFrame) -> DataFrame:
-    """Return the updates that replace the rows `before` with the rows `after`."""
-    own, kind = OwnNames.beside(layout.row.names), layout.kind
-    there = before.select(*(column(name).alias(own.other(name)) for name in layout.key))
-    old = [column(own.other(name)) for name in layout.key]
-    same = [column(key).eqNullSafe(it) for key, it in zip(layout.key, old, strict=True)]
-    # A full join evaluates `after`, the result of a fold, only once.
-    rows = after.withColumn(kind, sf.lit(REPLACE)).join(there, reduce(and_, same), "full")
-    is_gone = column(kind).isNull()
-    keys = {
-        name: sf.when(is_gone, of_before).otherwise(column(name))
-        for name, of_before in zip(layout.key, old, strict=True)
-    }
-    flags = dict.fromkeys(layout.flag_names.values(), sf.lit(True))
-    kinds = {kind: sf.coalesce(column(kind), sf.lit(DELETE))}
-    return rows.withColumns({**keys, **flags, **kinds}).drop(*map(own.other, layout.key))
+def used(changes: DataFrame, layout: Layout) -> DataFrame:
+    """Return the columns that a fold needs."""
+    needed = [name for name in _USED if name in changes.columns]
+    return changes.select(*map(column, [*layout.table_columns, *needed]))
 
 
-def _used(changes: DataFrame, layout: Layout) -> DataFrame:
-    """Return the columns that the fold needs."""
-    used = [name for name in _USED if name in changes.columns]
-    return changes.select(*map(column, [*layout.table_columns, *used]))
+def by_partition(given: DataFrame, layout: Layout, fold: _Fold, found: StructType) -> DataFrame:
+    """Return the result of `fold`, with the columns `found`, for each part of the rows.
 
-
-def _by_partition(given: DataFrame, layout: Layout, fold: _Fold, found: StructType) -> DataFrame:
-    """Return the result of `fold` for each part of the rows; a part has whole buckets."""
+    A part has whole partitions of the table, and whole buckets of the copy.
+    """
+    named, columns = given.columns, found.names
     given = given.repartition(_tasks(given), *layout.place)
+
+    def each(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        if parts := [batch for batch in batches if batch.num_rows]:
+            rows = fold(pa.Table.from_batches(parts).rename_columns(named)).select(columns)
+            yield from rows.rename_columns(_numbered(columns)).combine_chunks().to_batches()
+
     # `mapInArrow` does not quote the names of columns, which may contain any characters.
-    folded = given.toDF(*_numbered(given.columns)).mapInArrow(fold, _with_numbers(found))
-    return folded.toDF(*found.names)
+    folded = given.toDF(*_numbered(named)).mapInArrow(each, _with_numbers(found))
+    return folded.toDF(*columns)
 
 
 def _numbered(columns: Sequence[str]) -> list[str]:
@@ -170,46 +152,45 @@ def _tasks(changes: DataFrame) -> int:
     return int(spark.sparkContext.defaultParallelism)
 
 
-def _as_changes(rows: DataFrame, layout: Layout) -> DataFrame:
+def as_changes(rows: DataFrame, layout: Layout) -> DataFrame:
     """Return rows of the copy as changes of type `_ROW`."""
     columns = fitted(rows, layout.row)
     state = columns.pop(layout.state)
+    times = (sf.timestamp_micros(state[name]).alias(name) for name in (FIRST, LAST))
+    expires = sf.when(state.isNotNull(), sf.struct(*times, state[WHOLE].alias(WHOLE)))
     return rows.select(
         *(value.alias(name) for name, value in columns.items()),
-        inserted_of(state).alias(names.INSERTED),
-        expires_of(state).alias(names.EXPIRES),
+        sf.coalesce(state[INSERTED], sf.lit(True)).alias(names.INSERTED),
+        expires.alias(names.EXPIRES),
         sf.lit(_ROW).alias(names.CHANGE_TYPE),
     )
 
 
-def _updates(
-    changes: StructType, layout: Layout, columns_given: Sequence[str], *, needs: bool
-) -> _Fold:
-    """Return a function that folds one partition of changes, and of rows of the copy."""
+def split(given: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Return the changes, and the rows that `as_changes` has put among them."""
+    is_row = pc.equal(given.column(names.CHANGE_TYPE), _ROW)
+    return given.filter(pc.invert(is_row)), given.filter(is_row)
+
+
+def _updates(changes: StructType, layout: Layout, *, needs: bool) -> _Fold:
+    """Return a function that folds one part of the changes, and of rows of the copy."""
     table, columns = table_of(changes), layout.columns
     named = 0
     if names.RANGE in changes.names:
         named = int(changes[names.RANGE].metadata.get("cql.named", FOREVER))
 
-    def fold(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        parts = [batch for batch in batches if batch.num_rows]
-        if not parts:
-            return
-        given = pa.Table.from_batches(parts).rename_columns(columns_given)
-        is_row = pc.equal(given.column(names.CHANGE_TYPE), _ROW)
-        own, rows = given.filter(pc.invert(is_row)), given.filter(is_row)
+    def fold(given: pa.Table) -> pa.Table:
+        own, rows = split(given)
         _check_ranges(table, own, named)
         needed = cdc.needed_partitions(table, own) if needs else None
         if needed:
             own = own.slice(0, 0)  # the changes are folded again
-        found = cdc.row_updates(table, own, rows)
-        updates = mergeable(columns, found)
-        if needed:
-            kinds = pa.array([NEEDED] * len(needed), pa.string())
-            needed = needed.append_column(columns.kind, kinds)
-            updates = pa.concat_tables([updates, needed], promote_options="default")
-        numbered = updates.rename_columns(_numbered(updates.schema.names))
-        yield from numbered.combine_chunks().to_batches()
+        updates = mergeable(columns, cdc.row_updates(table, own, rows))
+        if not needed:
+            return updates
+        kinds = pa.array([NEEDED] * len(needed), pa.string())
+        needed = needed.append_column(columns.kind, kinds)
+        return pa.concat_tables([updates, needed], promote_options="default")
 
     return fold
 

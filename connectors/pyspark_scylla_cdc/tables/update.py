@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, nullcontext
+from typing import cast
 
 from attrs import evolve
 from pyspark.sql import DataFrame
@@ -12,12 +13,11 @@ from pyspark.sql import functions as sf
 from cdc_reader._time import Micros
 from cdc_reader.changes.frames import columns as names
 from pyspark_scylla_cdc.tables.buckets import wanted
-from pyspark_scylla_cdc.tables.expiry import Expiry
-from pyspark_scylla_cdc.tables.fold import Fold
-from pyspark_scylla_cdc.tables.history import versions
+from pyspark_scylla_cdc.tables.expiry import Expiry, like
+from pyspark_scylla_cdc.tables.history import version_updates
 from pyspark_scylla_cdc.tables.layout import IS_CURRENT, VALID_FROM, VALID_TO, Layout
 from pyspark_scylla_cdc.tables.ranges import column
-from pyspark_scylla_cdc.tables.row_updates import RowsNeeded, folded_rows, replaced, row_updates
+from pyspark_scylla_cdc.tables.row_updates import RowsNeeded, folded_rows, row_updates, table_of
 from pyspark_scylla_cdc.tables.sink import MicroBatch, Sink, has, present_rows
 
 
@@ -52,18 +52,22 @@ def update(
 
 def _write(sink: Sink, layout: Layout, changes: DataFrame, batch: MicroBatch) -> Micros | None:
     """Write a micro-batch; return when the first of its values expires, see `Sink.commit`."""
-    begins_anew = _begins_anew(changes)
-    if batch.snapshot is not None and not begins_anew:
+    begun = _begun_anew(changes)
+    if batch.snapshot is not None and begun is None:
         rows = layout.placed(_first_rows(layout, changes, batch.snapshot))
         return sink.append(batch, layout, rows)
-    if layout.history or begins_anew:
-        before = (
-            present_rows(sink, layout, changes.sparkSession)
-            if begins_anew
-            else _touched(sink, layout, changes)
-        )
-        return sink.commit(batch, layout, layout.placed(_replacing(layout, changes, before)))
-    return _merge(sink, layout, changes, batch)
+    if begun is None and not layout.history:
+        return _merge(sink, layout, changes, batch)
+    if begun is None:
+        there = _touched(sink, layout, changes)
+    else:
+        there = present_rows(sink, layout, changes.sparkSession)
+        changes = _replacing_all(layout, changes, there, begun)
+    if layout.history:
+        updates = version_updates(changes, layout, there.where(column(IS_CURRENT)))
+    else:
+        updates = row_updates(changes, layout, there)
+    return sink.commit(batch, layout, layout.placed(updates))
 
 
 def _merge(sink: Sink, layout: Layout, changes: DataFrame, batch: MicroBatch) -> Micros | None:
@@ -105,23 +109,33 @@ def _rows_in(
     return there.join(partitions, [*layout.partition], "left_semi")
 
 
-def _replacing(layout: Layout, changes: DataFrame, before: DataFrame) -> DataFrame:
-    """Return updates that replace the rows `before`, of which only current versions change."""
-    if layout.history:
-        before = before.where(column(IS_CURRENT))
-    after = (
-        versions(changes, before, layout.state)
-        if layout.history
-        else Fold(changes, state=layout.state).result(before)
-    )
-    return replaced(layout, before, after)
-
-
-def _begins_anew(changes: DataFrame) -> bool:
-    """Return whether these changes begin a new snapshot, which replaces all rows of the copy."""
+def _begun_anew(changes: DataFrame) -> Micros | None:
+    """Return the time (µs) of the last new snapshot, which replaces all rows of the copy."""
     if not _has_marks(changes):
-        return False
-    return not changes.where(column(names.CHANGE_TYPE) == names.SNAPSHOT_BEGIN).isEmpty()
+        return None
+    marks = changes.where(column(names.CHANGE_TYPE) == names.SNAPSHOT_BEGIN)
+    found = marks.agg(sf.max(sf.unix_micros(names.COMMIT_TIMESTAMP))).head()
+    return None if found is None else cast("Micros | None", found[0])
+
+
+def _replacing_all(
+    layout: Layout, changes: DataFrame, there: DataFrame, begun: Micros
+) -> DataFrame:
+    """Return the changes since a new snapshot began, after deletes of all partitions."""
+    is_wide = bool(table_of(changes.schema).clustering)
+    kind = "delete_partition" if is_wide else "delete"
+    deletes = there.select(*map(column, layout.partition)).distinct()
+    told = {
+        names.CHANGE_TYPE: sf.lit(kind),
+        names.COMMIT_TIMESTAMP: sf.timestamp_micros(sf.lit(begun - 1)),
+        names.COMMIT_VERSION: sf.lit(""),
+        names.SEQUENCE: sf.lit(0),
+    }
+    deletes = deletes.select(
+        *map(column, layout.partition), *(value.alias(name) for name, value in told.items())
+    )
+    since = changes.where(sf.unix_micros(names.COMMIT_TIMESTAMP) >= begun)
+    return like(changes, since.unionByName(deletes, allowMissingColumns=True))
 
 
 def _has_marks(changes: DataFrame) -> bool:

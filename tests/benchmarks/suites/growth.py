@@ -30,10 +30,9 @@ from pyspark.sql import functions as sf
 from pyspark_scylla_cdc.local_session import local_session
 from pyspark_scylla_cdc.tables.buckets import bucket_of, wanted
 from pyspark_scylla_cdc.tables.delta import DeltaLakeSink
-from pyspark_scylla_cdc.tables.layout import Layout, layout_of
+from pyspark_scylla_cdc.tables.layout import STATE, Layout, layout_of
 from pyspark_scylla_cdc.tables.merge import DeltaSparkSink, IcebergSink
 from pyspark_scylla_cdc.tables.sink import MicroBatch, Sink
-from pyspark_scylla_cdc.tables.states import STATE
 from pyspark_scylla_cdc.tables.update import update
 from tests.benchmarks.figure import Figure
 from tests.benchmarks.serving import KEYSPACE, Served, serving

@@ -9,7 +9,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from pyspark.sql import functions as sf
+
+from pyspark_scylla_cdc.tables.layout import VALID_FROM, VALID_TO, VERSION
+from tests.connectors.pyspark_scylla_cdc.tables.test_fold import in_order, rows_of
+
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from pyspark_scylla_cdc import Mirror
 
 Row = dict[str, Any]
@@ -103,3 +110,18 @@ def _values(row: Row) -> Row:
 
 def _statics(rows: Iterable[Row]) -> set[tuple[int, Any]]:
     return {(row["pk"], row["s"]) for row in rows if row["s"] is not None}
+
+
+def told(frame: DataFrame) -> list[Row]:
+    """Return the rows of a DataFrame of versions, with their validity in microseconds."""
+    times = {name: sf.unix_micros(name) for name in (VALID_FROM, VALID_TO)}
+    return rows_of(frame.withColumns(times))
+
+
+def valid_at(time: int, found: list[Row]) -> list[Row]:
+    """Return the rows that were valid at a time."""
+    return in_order(
+        {name: cell for name, cell in row.items() if name not in VERSION}
+        for row in found
+        if row[VALID_FROM] <= time and (row[VALID_TO] is None or time < row[VALID_TO])
+    )

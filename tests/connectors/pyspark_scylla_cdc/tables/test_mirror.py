@@ -28,9 +28,12 @@ from pyspark_scylla_cdc.tables.layout import IS_CURRENT, Layout
 from pyspark_scylla_cdc.tables.sink import MicroBatch, Sink
 from tests.connectors.pyspark_scylla_cdc.support.copied_rows import (
     Key,
+    Row,
     await_rows,
     check_copy,
     made_by_updates,
+    told,
+    valid_at,
 )
 from tests.connectors.pyspark_scylla_cdc.support.lakehouse import CATALOG
 from tests.connectors.pyspark_scylla_cdc.tables.test_fold import (
@@ -40,7 +43,6 @@ from tests.connectors.pyspark_scylla_cdc.tables.test_fold import (
     statement,
     table_of,
 )
-from tests.connectors.pyspark_scylla_cdc.tables.test_history import Rows, told, valid_at
 
 if TYPE_CHECKING:
     from cassandra.cluster import Session
@@ -143,7 +145,7 @@ def test_a_copy_is_the_table_through_crashes(
         assert start(**place, history=history).awaitTermination()
         done += statements(draw, ROUND)
         execute(*done[-ROUND:])
-    seen: list[tuple[int, Rows, set[Key]]] = []
+    seen: list[tuple[int, list[Row], set[Key]]] = []
     for number in range(CRASHES):
         crashes("after" if number % 2 == 0 else "before")
         with pytest.raises(MirrorError, match="Crash"):

@@ -16,8 +16,7 @@ from cdc_reader.copies.merging import Merge
 from cdc_reader.testing import EmbeddedScylla, Scylla
 from pyspark_scylla_cdc.tables import fold as folding
 from pyspark_scylla_cdc.tables import ranges, update
-from pyspark_scylla_cdc.tables.fold import UPSERTS, Fold
-from pyspark_scylla_cdc.tables.history import _History
+from pyspark_scylla_cdc.tables.fold import Fold
 from pyspark_scylla_cdc.tables.ranges import column
 from tests.connectors.pyspark_scylla_cdc.tables import test_keys
 from tests.connectors.pyspark_scylla_cdc.tables.test_fold import (
@@ -29,7 +28,6 @@ from tests.connectors.pyspark_scylla_cdc.tables.test_fold import (
     random_statements,
     table_of,
 )
-from tests.connectors.pyspark_scylla_cdc.tables.test_history import Rows, check_versions
 from tests.connectors.pyspark_scylla_cdc.tables.test_sink import check_merged
 from tests.mutations import Mutation, with_fixtures
 
@@ -45,6 +43,7 @@ pytestmark = [
 Check = Callable[..., None]
 Execute = Callable[..., None]
 Load = Callable[..., "DataFrame"]
+Rows = list[dict[str, Any]]
 SEED = 6
 
 
@@ -97,10 +96,6 @@ def _fold(life: Life) -> None:
     check_folded(life.halves)
 
 
-def _versions(life: Life) -> None:
-    check_versions(life.changes, life.seen)
-
-
 def _copy(life: Life, tmp_path: Path) -> None:
     check_merged(tmp_path / "copy", life.halves)
 
@@ -128,13 +123,7 @@ def _rows_alone(self: Fold, table: DataFrame) -> DataFrame:
     return self._inserts(table.where(is_row).drop(*self._statics), self._regulars)
 
 
-def _of_rows(self: _History, changes: DataFrame) -> DataFrame:
-    is_of_row = column(self._clustering[0]).isNotNull()
-    return _EVENTS(self, changes.where(is_of_row | ~column(names.CHANGE_TYPE).isin(*UPSERTS)))
-
-
 _BEYOND = ranges._beyond
-_EVENTS = _History._events
 
 MUTATIONS: dict[str, tuple[Check, Mutation]] = {
     "order: a delete does not come after the writes of its microsecond": (
@@ -150,9 +139,6 @@ MUTATIONS: dict[str, tuple[Check, Mutation]] = {
         (_fold, Mutation(Fold, "_last_set", _last_not_null))
     ),
     "onto: static columns are forgotten": (_fold, Mutation(Fold, "_as_changes", _rows_alone)),
-    "history: a change of static columns begins no version": (
-        (_versions, Mutation(_History, "_events", _of_rows))
-    ),
     "sink: an older checkpoint goes on": (_copy, Mutation(update, "has", lambda *_: False)),
     "sink: deleted rows stay": (_copy, Mutation(Merge, "is_gone", "false")),
 }
