@@ -10,7 +10,15 @@ from cdc_reader.changes.folding.history import versions
 from cdc_reader.changes.frames import columns as names
 from cdc_reader.copies.merging import mergeable
 from pyspark_scylla_cdc.tables.layout import IS_CURRENT, VALID_FROM, VALID_TO, Layout
-from pyspark_scylla_cdc.tables.row_updates import as_changes, by_partition, split, table_of, used
+from pyspark_scylla_cdc.tables.row_updates import (
+    as_changes,
+    by_partition,
+    check_ranges,
+    named_since,
+    split,
+    table_of,
+    used,
+)
 
 
 def version_updates(changes: DataFrame, layout: Layout, current: DataFrame) -> DataFrame:
@@ -22,9 +30,11 @@ def version_updates(changes: DataFrame, layout: Layout, current: DataFrame) -> D
     rows = as_changes(current, layout).drop(VALID_TO, IS_CURRENT)
     given = used(changes, layout).unionByName(rows, allowMissingColumns=True)
     table, columns = table_of(changes.schema), layout.columns
+    named = named_since(changes.schema)
 
     def fold(given: pa.Table) -> pa.Table:
         events, there = split(given)
+        check_ranges(table, events, named)
         found = versions(table, events.drop_columns([VALID_FROM]), there)
         sets = pa.array([columns.values] * len(found), pa.list_(pa.string()))
         found = found.append_column(IS_CURRENT, found.column(VALID_TO).is_null())

@@ -15,7 +15,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import StructField, StructType
 
 import cdc_reader as cdc
-from cdc_reader._time import FOREVER
+from cdc_reader._time import FOREVER, Micros
 from cdc_reader.changes.folding.events import NEEDED_COLUMNS
 from cdc_reader.changes.folding.rows import INCOMPLETE
 from cdc_reader.changes.frames import columns as names
@@ -174,14 +174,11 @@ def split(given: pa.Table) -> tuple[pa.Table, pa.Table]:
 
 def _updates(changes: StructType, layout: Layout, *, needs: bool) -> _Fold:
     """Return a function that folds one part of the changes, and of rows of the copy."""
-    table, columns = table_of(changes), layout.columns
-    named = 0
-    if names.RANGE in changes.names:
-        named = int(changes[names.RANGE].metadata.get("cql.named", FOREVER))
+    table, columns, named = table_of(changes), layout.columns, named_since(changes)
 
     def fold(given: pa.Table) -> pa.Table:
         own, rows = split(given)
-        _check_ranges(table, own, named)
+        check_ranges(table, own, named)
         needed = cdc.needed_partitions(table, own) if needs else None
         if needed:
             own = own.slice(0, 0)  # the changes are folded again
@@ -195,7 +192,14 @@ def _updates(changes: StructType, layout: Layout, *, needs: bool) -> _Fold:
     return fold
 
 
-def _check_ranges(table: TableSchema, changes: pa.Table, named: int) -> None:
+def named_since(changes: StructType) -> Micros:
+    """Return since when the columns of the key certainly have their names, in µs."""
+    if names.RANGE not in changes.names:
+        return 0
+    return int(changes[names.RANGE].metadata.get("cql.named", FOREVER))
+
+
+def check_ranges(table: TableSchema, changes: pa.Table, named: Micros) -> None:
     """Raise SchemaError for ranges without bounds that are older than the names of the key.
 
     A range has no bounds if a key column was renamed since, or if ranges of one batch touch.
