@@ -41,7 +41,7 @@ def command(
 
     One process writes the copy, and each commit rewrites the files with rows that changed: the
     command is for tables of up to a few million rows. Use mirror in Spark for larger ones. The copy
-    has a column more than the table, which is true for rows that an INSERT created.
+    has a column more than the table, which says how each row was made, and when it expires.
     """
     with cli_errors():
         window = parse_duration(confidence_window, "--confidence-window")

@@ -227,8 +227,8 @@ def mirror(
 
     The copy begins with a snapshot of the table. Then each micro-batch of changes is merged into
     the copy in one commit, exactly once. The copy has the table's columns, including new columns.
-    Its rows equal the result of a SELECT, with some exceptions: for example, expired cells remain
-    in the copy. See the how-to "Keep a table current".
+    Its rows equal the result of a SELECT, with few exceptions; what expires goes from the copy
+    too. See the how-to "Keep a table current".
 
     Args:
         spark: the session.
