@@ -15,10 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import isqrt
 
-from pyspark.sql import Column
-from pyspark.sql import functions as sf
-
-from pyspark_scylla_cdc.tables.ranges import column
+from cdc_reader.copies.columns import quoted
 
 ROWS_OF_ONE = 4096
 """The number of rows for which a copy has a single bucket; 16 million rows have 62."""
@@ -30,12 +27,15 @@ def wanted(rows: int) -> int:
     return min(MOST, max(1, isqrt(rows // ROWS_OF_ONE)))
 
 
-def bucket_of(partition: Sequence[str], count: int) -> Column:
-    """Return the bucket of a row, of `count` buckets, from the columns of its partition key."""
+def bucket_of(partition: Sequence[str], count: int) -> str:
+    """Return the bucket of a row in SQL, of `count` buckets.
+
+    `partition` are the columns of its partition key.
+    """
     last = _power(count - 1) * 2 if count > 1 else 1
-    number = sf.xxhash64(*map(column, partition))
-    fine, coarse = (sf.pmod(number, sf.lit(size)) for size in (last, max(1, last // 2)))
-    return sf.when(fine < count, fine).otherwise(coarse).cast("int")
+    number = f"xxhash64({', '.join(map(quoted, partition))})"
+    fine, coarse = (f"pmod({number}, {size})" for size in (last, max(1, last // 2)))
+    return f"CAST(IF({fine} < {count}, {fine}, {coarse}) AS INT)"
 
 
 def split_by(new: int) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -41,6 +42,7 @@ from pyspark_scylla_cdc.tables.sink import (
 if TYPE_CHECKING:
     from deltalake import DeltaTable, Schema
 
+_ADAPTIVE = "spark.sql.adaptive.enabled"
 _REMEDIES = Remedies(
     install="install deltalake (pip install 'scylla-cdc[lake]'), or use a session with Delta "
     "Lake's extension",
@@ -136,7 +138,9 @@ class DeltaLakeSink:
 
     def commit(self, batch: MicroBatch, layout: Layout, updates: DataFrame) -> Micros | None:
         """See `Sink.commit`."""
-        rows, table = updates.toArrow(), self._files.table()
+        with _without_adaption(updates.sparkSession):
+            rows = updates.toArrow()
+        table = self._files.table()
         buckets = _values(rows, layout.bucket)
         if NEEDED in _values(rows, layout.kind):
             needed = rows.filter(pc.equal(rows.column(layout.kind), NEEDED))
@@ -180,6 +184,17 @@ class DeltaLakeSink:
     def _schema(self, schema: StructType) -> Schema:
         found: Schema = self._files.deltalake.Schema.from_json(schema.json())  # as Delta writes it
         return found
+
+
+@contextmanager
+def _without_adaption(spark: SparkSession) -> Iterator[None]:
+    """Let Spark run its plans as they are: to adapt them takes as long as a small micro-batch."""
+    before = spark.conf.get(_ADAPTIVE) or "true"
+    spark.conf.set(_ADAPTIVE, "false")  # each micro-batch has its own session
+    try:
+        yield
+    finally:
+        spark.conf.set(_ADAPTIVE, before)
 
 
 def _done(batch: MicroBatch) -> tuple[str, int]:

@@ -9,15 +9,14 @@ from pyspark.sql.types import StructType
 from cdc_reader.changes.folding.history import versions
 from cdc_reader.changes.frames import columns as names
 from cdc_reader.copies.merging import mergeable
-from pyspark_scylla_cdc.tables.layout import IS_CURRENT, VALID_FROM, VALID_TO, Layout
+from pyspark_scylla_cdc.tables.layout import IS_CURRENT, VALID_TO, VERSION, Layout
 from pyspark_scylla_cdc.tables.row_updates import (
-    as_changes,
     by_partition,
     check_ranges,
     named_since,
     split,
     table_of,
-    used,
+    with_rows,
 )
 
 
@@ -25,17 +24,16 @@ def version_updates(changes: DataFrame, layout: Layout, current: DataFrame) -> D
     """Return the updates of versions that follow from `changes`; see `versions`.
 
     `current` are the current versions in the partitions that changes touch. The result has the
-    columns of a row, and `layout.flags`.
+    stored columns, and `layout.flags`.
     """
-    rows = as_changes(current, layout).drop(VALID_TO, IS_CURRENT)
-    given = used(changes, layout).unionByName(rows, allowMissingColumns=True)
+    given = with_rows(changes, current, layout)
     table, columns = table_of(changes.schema), layout.columns
     named = named_since(changes.schema)
 
     def fold(given: pa.Table) -> pa.Table:
         events, there = split(given)
         check_ranges(table, events, named)
-        found = versions(table, events.drop_columns([VALID_FROM]), there)
+        found = versions(table, events.drop_columns([*VERSION]), there)
         sets = pa.array([columns.values] * len(found), pa.list_(pa.string()))
         found = found.append_column(IS_CURRENT, found.column(VALID_TO).is_null())
         return mergeable(columns, found.append_column(names.MODIFIED, sets))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from attrs import evolve, frozen
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
 from pyspark.sql.types import (
     BooleanType,
     IntegerType,
@@ -18,13 +19,12 @@ from pyspark.sql.types import (
 
 from cdc_reader.changes.folding import events, history
 from cdc_reader.changes.frames import columns as names
-from cdc_reader.copies.columns import CopyColumns, OwnNames, state_beside
+from cdc_reader.copies.columns import CopyColumns, OwnNames, quoted, state_beside
 from cdc_reader.copies.row_state import FIRST, INSERTED, LAST, WHOLE
 from cdc_reader.cql.names import without_case
 from cdc_reader.errors import ConfigurationError
 from pyspark_scylla_cdc.tables.buckets import bucket_of
 from pyspark_scylla_cdc.tables.keys import refuse_equal_names, refuse_keys
-from pyspark_scylla_cdc.tables.ranges import column
 
 VERSION = VALID_FROM, VALID_TO, IS_CURRENT = events.VALID_FROM, history.VALID_TO, "is_current"
 """Columns of a copy with history, in which each row is a version of a row of the table."""
@@ -112,16 +112,19 @@ class Layout:
         fields = [StructField(name, BooleanType()) for name in self.flag_names.values()]
         return StructType([StructField(self.kind, StringType()), *fields])
 
-    @property
-    def place(self) -> list[Column]:
-        """What places a row: its bucket, or its partition key in a copy without buckets."""
-        if self.bucket is None:
-            return [column(name) for name in self.partition]
-        return [bucket_of(self.partition, self.buckets)]
+    def place(self, key: Sequence[str] | None = None) -> list[str]:
+        """Return in SQL what places a row: its bucket, or its partition key without buckets.
+
+        `key` are the columns of the partition key if rows have them under other names.
+        """
+        key = self.partition if key is None else key
+        return [*map(quoted, key)] if self.bucket is None else [bucket_of(key, self.buckets)]
 
     def placed(self, rows: DataFrame) -> DataFrame:
         """Return the rows with their buckets, if the copy has buckets."""
-        return rows if self.bucket is None else rows.withColumns({self.bucket: self.place[0]})
+        if self.bucket is None:
+            return rows
+        return rows.withColumns({self.bucket: sf.expr(self.place()[0])})
 
     def with_own_columns(self) -> Layout:
         """Return the layout of a new target, with names for its own columns that no column has."""

@@ -19,6 +19,8 @@ from cdc_reader._time import FOREVER, Micros
 from cdc_reader.changes.folding.events import NEEDED_COLUMNS
 from cdc_reader.changes.folding.rows import INCOMPLETE
 from cdc_reader.changes.frames import columns as names
+from cdc_reader.changes.frames.commit_time import TIMESTAMP
+from cdc_reader.copies.columns import quoted
 from cdc_reader.copies.merging import mergeable
 from cdc_reader.copies.row_state import FIRST, INSERTED, LAST, WHOLE, states_of
 from cdc_reader.cql.names import TableName
@@ -27,7 +29,7 @@ from cdc_reader.cql.schema import ColumnKind, TableSchema
 from cdc_reader.cql.types import UserType, parse
 from cdc_reader.errors import SchemaError, UnsupportedTableError
 from pyspark_scylla_cdc.tables.differences import fitted
-from pyspark_scylla_cdc.tables.layout import Layout
+from pyspark_scylla_cdc.tables.layout import IS_CURRENT, VERSION, Layout
 from pyspark_scylla_cdc.tables.ranges import column
 
 _Fold: TypeAlias = Callable[[pa.Table], pa.Table]
@@ -58,55 +60,71 @@ class RowsNeeded(Exception):
 def row_updates(changes: DataFrame, layout: Layout, rows: DataFrame | None = None) -> DataFrame:
     """Return the updates of a copy that follow from `changes`: see `cdc_reader.row_updates`.
 
-    The result has the columns of a row, and `layout.flags`. `rows` are the present rows of the copy
+    The result has the stored columns, and `layout.flags`. `rows` are the present rows of the copy
     in the partitions that the fold needs. Without them, the result has an update of kind `NEEDED`
     for each of these partitions; if there are any, fold again with their rows.
     """
-    given = used(changes, layout)
-    if rows is not None:
-        given = given.unionByName(as_changes(rows, layout), allowMissingColumns=True)
+    given = changes if rows is None else with_rows(changes, rows, layout)
     fold = _updates(changes.schema, layout, needs=rows is None)
     return by_partition(given, layout, fold, StructType([*layout.row, *layout.flags]))
 
 
-def folded_rows(changes: DataFrame, layout: Layout) -> DataFrame:
-    """Return the rows that remain after `changes`, before which there were none.
-
-    The result has the columns of the table, and the state.
-    """
+def first_rows(changes: DataFrame, layout: Layout, position: Micros) -> DataFrame:
+    """Return the rows of a snapshot with this position, with the stored columns."""
     table = table_of(changes.schema)
 
     def fold(given: pa.Table) -> pa.Table:
         rows = cdc.fold(table, given)
-        return rows.append_column(layout.state, states_of(rows))
+        rows = rows.append_column(layout.state, states_of(rows))
+        if layout.history:
+            for name, value in zip(VERSION, (position, None, True), strict=True):
+                kind = pa.bool_() if name == IS_CURRENT else TIMESTAMP
+                rows = rows.append_column(name, pa.repeat(pa.scalar(value, kind), len(rows)))
+        return rows
 
-    kept = {*layout.table_columns, layout.state}
-    found = StructType([each for each in layout.row if each.name in kept])
-    return by_partition(used(changes, layout), layout, fold, found)
+    return by_partition(changes, layout, fold, layout.row)
 
 
-def used(changes: DataFrame, layout: Layout) -> DataFrame:
-    """Return the columns that a fold needs."""
-    needed = [name for name in _USED if name in changes.columns]
-    return changes.select(*map(column, [*layout.table_columns, *needed]))
+def with_rows(changes: DataFrame, rows: DataFrame, layout: Layout) -> DataFrame:
+    """Return changes with rows of the copy among them, see `split`."""
+    needed = changes.select(*map(column, _used(changes, layout)))
+    return needed.unionByName(as_changes(rows, layout), allowMissingColumns=True)
 
 
 def by_partition(given: DataFrame, layout: Layout, fold: _Fold, found: StructType) -> DataFrame:
-    """Return the result of `fold`, with the columns `found`, for each part of the rows.
+    """Return the result of `fold`, which has the columns `found`, with the bucket of each row.
 
-    A part has whole partitions of the table, and whole buckets of the copy.
+    `fold` gets a part of the rows, with whole partitions of the table and whole buckets of the
+    copy. In a small micro-batch, most time is that of calls between Python and the JVM: SQL needs
+    few, and many are needed to make the same expressions of columns.
     """
-    named, columns = given.columns, found.names
-    given = given.repartition(_tasks(given), *layout.place)
+    named, columns = _used(given, layout), found.names
+    numbers, given_numbers = _numbered(columns), _numbered(named)
 
     def each(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if parts := [batch for batch in batches if batch.num_rows]:
             rows = fold(pa.Table.from_batches(parts).rename_columns(named)).select(columns)
-            yield from rows.rename_columns(_numbered(columns)).combine_chunks().to_batches()
+            yield from rows.rename_columns(numbers).combine_chunks().to_batches()
 
     # `mapInArrow` does not quote the names of columns, which may contain any characters.
-    folded = given.toDF(*_numbered(named)).mapInArrow(each, _with_numbers(found))
-    return folded.toDF(*columns)
+    given = given.selectExpr(*map(_renamed, named, given_numbers))
+    key = [given_numbers[named.index(name)] for name in layout.partition]
+    parts = given.repartition(_tasks(given), *map(sf.expr, layout.place(key)))
+    result = [*map(_renamed, numbers, columns)]
+    if layout.bucket is not None:
+        key = [numbers[columns.index(name)] for name in layout.partition]
+        result.append(f"{layout.place(key)[0]} AS {quoted(layout.bucket)}")
+    return parts.mapInArrow(each, _with_numbers(found)).selectExpr(*result)
+
+
+def _renamed(old: str, new: str) -> str:
+    return f"{quoted(old)} AS {quoted(new)}"
+
+
+def _used(given: DataFrame, layout: Layout) -> list[str]:
+    """Return the columns that a fold needs."""
+    needed = (*_USED, *(VERSION if layout.history else ()))
+    return [*layout.table_columns, *(name for name in needed if name in given.columns)]
 
 
 def _numbered(columns: Sequence[str]) -> list[str]:

@@ -15,9 +15,9 @@ from cdc_reader.changes.frames import columns as names
 from pyspark_scylla_cdc.tables.buckets import wanted
 from pyspark_scylla_cdc.tables.expiry import Expiry, like
 from pyspark_scylla_cdc.tables.history import version_updates
-from pyspark_scylla_cdc.tables.layout import IS_CURRENT, VALID_FROM, VALID_TO, Layout
+from pyspark_scylla_cdc.tables.layout import IS_CURRENT, Layout
 from pyspark_scylla_cdc.tables.ranges import column
-from pyspark_scylla_cdc.tables.row_updates import RowsNeeded, folded_rows, row_updates, table_of
+from pyspark_scylla_cdc.tables.row_updates import RowsNeeded, first_rows, row_updates, table_of
 from pyspark_scylla_cdc.tables.sink import MicroBatch, Sink, has, present_rows
 
 
@@ -54,8 +54,7 @@ def _write(sink: Sink, layout: Layout, changes: DataFrame, batch: MicroBatch) ->
     """Write a micro-batch; return when the first of its values expires, see `Sink.commit`."""
     begun = _begun_anew(changes)
     if batch.snapshot is not None and begun is None:
-        rows = layout.placed(_first_rows(layout, changes, batch.snapshot))
-        return sink.append(batch, layout, rows)
+        return sink.append(batch, layout, first_rows(changes, layout, batch.snapshot))
     if begun is None and not layout.history:
         return _merge(sink, layout, changes, batch)
     if begun is None:
@@ -67,29 +66,16 @@ def _write(sink: Sink, layout: Layout, changes: DataFrame, batch: MicroBatch) ->
         updates = version_updates(changes, layout, there.where(column(IS_CURRENT)))
     else:
         updates = row_updates(changes, layout, there)
-    return sink.commit(batch, layout, layout.placed(updates))
+    return sink.commit(batch, layout, updates)
 
 
 def _merge(sink: Sink, layout: Layout, changes: DataFrame, batch: MicroBatch) -> Micros | None:
     """Update the rows that changes touch; read the copy only for the partitions that need it."""
     try:
-        return sink.commit(batch, layout, layout.placed(row_updates(changes, layout)))
+        return sink.commit(batch, layout, row_updates(changes, layout))
     except RowsNeeded as needed:
         rows = _rows_in(sink, layout, needed.partitions, needed.buckets)
-        return sink.commit(batch, layout, layout.placed(row_updates(changes, layout, rows)))
-
-
-def _first_rows(layout: Layout, changes: DataFrame, position: Micros) -> DataFrame:
-    """Return the rows of a snapshot as rows of the copy."""
-    rows = folded_rows(changes, layout)
-    if not layout.history:
-        return rows
-    current = {
-        VALID_FROM: sf.timestamp_micros(sf.lit(position)),
-        VALID_TO: sf.lit(None).cast("timestamp"),
-        IS_CURRENT: sf.lit(True),
-    }
-    return rows.withColumns(current).select(*map(column, layout.row.names))
+        return sink.commit(batch, layout, row_updates(changes, layout, rows))
 
 
 def _touched(sink: Sink, layout: Layout, changes: DataFrame) -> DataFrame:

@@ -161,7 +161,7 @@ def _copies(
     for part in range(size):
         rows = _rows(spark, part)
         marked = rows.withColumn(layout.state, sf.lit(None).cast(STATE)).repartition(
-            2, *layout.place
+            2, *map(sf.expr, layout.place())
         )
         ours.append(MicroBatch(QUERY, part, plan=0), layout, layout.placed(marked))
         engine.append(rows, theirs)
@@ -254,7 +254,7 @@ def _keys(spark: SparkSession, size: int, kind: str) -> Sequence[int]:
     if kind == "near":
         buckets = wanted(len(rows))
         keys = spark.range(len(rows) // IN_PARTITION).withColumn("pk", sf.col("id").cast("int"))
-        near = keys.where(bucket_of(["pk"], buckets) < max(1, buckets // NEAR))
+        near = keys.where(sf.expr(bucket_of(["pk"], buckets)) < max(1, buckets // NEAR))
         rows = [row.pk * IN_PARTITION + at for row in near.collect() for at in range(IN_PARTITION)]
     return random.Random(7).sample(rows, CHANGES)
 

@@ -48,7 +48,7 @@ def test_a_new_bucket_takes_rows_from_one_other(spark: SparkSession) -> None:
     """All rows that do not move into the new bucket stay where they are."""
     counts = range(1, 34)
     keys = spark.range(500).withColumn("text", sf.col("id").cast("string"))
-    rows = keys.select(*(bucket_of(["id", "text"], count) for count in counts)).collect()
+    rows = keys.selectExpr(*(bucket_of(["id", "text"], count) for count in counts)).collect()
     for at, count in enumerate(counts[:-1]):
         moved = {(row[at], row[at + 1]) for row in rows if row[at] != row[at + 1]}
         assert moved == {(split_by(count), count)}, count
@@ -109,7 +109,7 @@ def check_places(spark: SparkSession, copy: Mirror, sink: Sink) -> int:
     """Check that each row is in its bucket; return the number of rows."""
     found = 0
     for number in range(sink.buckets()):
-        rows = sink.rows(spark, [number]).select(bucket_of(["pk"], sink.buckets())).collect()
+        rows = sink.rows(spark, [number]).selectExpr(bucket_of(["pk"], sink.buckets())).collect()
         assert {row[0] for row in rows} <= {number}
         found += len(rows)
     assert found == copy.read().count()
