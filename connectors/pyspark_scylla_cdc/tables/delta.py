@@ -42,6 +42,7 @@ from pyspark_scylla_cdc.tables.sink import (
 if TYPE_CHECKING:
     from deltalake import DeltaTable, Schema
 
+_FEW = 100_000
 _ADAPTIVE = "spark.sql.adaptive.enabled"
 _REMEDIES = Remedies(
     install="install deltalake (pip install 'scylla-cdc[lake]'), or use a session with Delta "
@@ -63,6 +64,8 @@ class DeltaLakeSink:
     def __init__(self, path: str) -> None:
         self._files = DeltaFiles(path, _REMEDIES)
         self.target = path
+        self.few = _FEW
+        """0 after a large micro-batch: the next one is probably large too."""
 
     def prepare(self, layout: Layout) -> Layout:
         """See `Sink.prepare`."""
@@ -136,16 +139,17 @@ class DeltaLakeSink:
         self._files.append(self._files.table(), found, *_done(batch))
         return first_expiry(found.column(layout.state))
 
-    def commit(self, batch: MicroBatch, layout: Layout, updates: DataFrame) -> Micros | None:
+    def commit(
+        self, batch: MicroBatch, layout: Layout, updates: DataFrame | pa.Table
+    ) -> Micros | None:
         """See `Sink.commit`."""
-        with _without_adaption(updates.sparkSession):
-            rows = updates.toArrow()
-        table = self._files.table()
+        rows, table = _collected(updates), self._files.table()
+        self.few = _FEW if len(rows) <= _FEW else 0
         buckets = _values(rows, layout.bucket)
         if NEEDED in _values(rows, layout.kind):
             needed = rows.filter(pc.equal(rows.column(layout.kind), NEEDED))
-            keys = updates.sparkSession.createDataFrame(needed.select(layout.partition))
-            raise RowsNeeded(keys, _values(needed, layout.bucket) if layout.bucket else None)
+            buckets = _values(needed, layout.bucket)
+            raise RowsNeeded(needed.select(layout.partition), buckets if layout.bucket else None)
         self._files.merge(table, rows, Merge(layout.columns, buckets), *_done(batch))
         return first_expiry(rows.column(layout.state))
 
@@ -184,6 +188,13 @@ class DeltaLakeSink:
     def _schema(self, schema: StructType) -> Schema:
         found: Schema = self._files.deltalake.Schema.from_json(schema.json())  # as Delta writes it
         return found
+
+
+def _collected(updates: DataFrame | pa.Table) -> pa.Table:
+    if isinstance(updates, pa.Table):
+        return updates
+    with _without_adaption(updates.sparkSession):
+        return updates.toArrow()
 
 
 @contextmanager

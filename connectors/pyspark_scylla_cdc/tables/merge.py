@@ -8,6 +8,7 @@ from functools import reduce
 from operator import or_
 from typing import Any, ClassVar, cast
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import (
@@ -83,6 +84,8 @@ class _MergeSink(ABC):
     ON_CREATION: ClassVar[Mapping[str, str]]
     """Properties of a new table. A merge does not rewrite the files that it changes."""
 
+    few = 0
+
     def __init__(self, spark: SparkSession, table: str) -> None:
         self._spark = spark
         self._table = table
@@ -138,8 +141,11 @@ class _MergeSink(ABC):
         [(first,)] = rows.agg(sf.min(column(layout.state)[FIRST])).collect()
         return cast("Micros | None", first)
 
-    def commit(self, batch: MicroBatch, layout: Layout, updates: DataFrame) -> Micros | None:
+    def commit(
+        self, batch: MicroBatch, layout: Layout, updates: DataFrame | pa.Table
+    ) -> Micros | None:
         """See `Sink.commit`."""
+        assert isinstance(updates, DataFrame)  # noqa: S101 - `few` is 0
         # Spark evaluates the source of a merge twice, and some versions cannot plan a source that
         # reads the target.
         rows = updates.localCheckpoint()

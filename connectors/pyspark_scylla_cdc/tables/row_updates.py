@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
@@ -15,8 +16,10 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import StructField, StructType
 
 import cdc_reader as cdc
+from cdc_reader._arrow import cells, to_arrow
 from cdc_reader._time import FOREVER, Micros
-from cdc_reader.changes.folding.events import NEEDED_COLUMNS
+from cdc_reader.changes.folding.events import NEEDED_COLUMNS, groups_of
+from cdc_reader.changes.folding.keys import flat
 from cdc_reader.changes.folding.rows import INCOMPLETE
 from cdc_reader.changes.frames import columns as names
 from cdc_reader.changes.frames.commit_time import TIMESTAMP
@@ -51,7 +54,7 @@ class RowsNeeded(Exception):
     bucket if the copy has none.
     """
 
-    def __init__(self, partitions: DataFrame, buckets: Collection[int] | None) -> None:
+    def __init__(self, partitions: DataFrame | pa.Table, buckets: Collection[int] | None) -> None:
         super().__init__()
         self.partitions = partitions
         self.buckets = buckets
@@ -67,6 +70,30 @@ def row_updates(changes: DataFrame, layout: Layout, rows: DataFrame | None = Non
     given = changes if rows is None else with_rows(changes, rows, layout)
     fold = _updates(changes.schema, layout, needs=rows is None)
     return by_partition(given, layout, fold, StructType([*layout.row, *layout.flags]))
+
+
+def few_row_updates(changes: DataFrame, layout: Layout, most: int) -> pa.Table | None:
+    """Return what `row_updates` finds without rows, folded here, or None for too many changes.
+
+    Spark's shuffle, and the way of the changes to other Python processes, take longer than to fold
+    a few.
+    """
+    named, bucket = _used(changes, layout), layout.bucket
+    columns = [*map(quoted, named), *(() if bucket is None else layout.place())]
+    given = changes.selectExpr(*columns).limit(most + 1).toArrow()
+    if len(given) > most:
+        return None
+    given = given.rename_columns([*named, *(() if bucket is None else [bucket])])
+    fold = _updates(changes.schema, layout, needs=True)
+    found = fold(given.select(named))
+    if bucket is None:
+        return found
+    keys = [each.select(layout.partition) for each in (given, found)]
+    both = pa.concat_tables([keys[0], keys[1].cast(keys[0].schema)])
+    groups = groups_of(map(flat, both.columns), len(both))
+    places = np.full(groups.max(initial=0) + 1, 0, np.int32)
+    places[groups[: len(given)]] = cells(flat(given.column(bucket)))
+    return found.append_column(bucket, to_arrow(places[groups[len(given) :]]))
 
 
 def first_rows(changes: DataFrame, layout: Layout, position: Micros) -> DataFrame:

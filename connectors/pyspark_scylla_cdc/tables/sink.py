@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Mapping, Sequence
 from typing import Protocol
 
+import pyarrow as pa
 from attrs import evolve, field, frozen
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ByteType, IntegerType, ShortType, StructType
@@ -65,6 +66,8 @@ class Sink(Protocol):
 
     target: str
     """The path or the name of the target, for messages."""
+    few: int
+    """The number of changes up to which they are folded in this process, see `few_row_updates`."""
 
     def prepare(self, layout: Layout) -> Layout:
         """Create the target, or check that an existing target can have this layout.
@@ -112,10 +115,13 @@ class Sink(Protocol):
         """
         ...
 
-    def commit(self, batch: MicroBatch, layout: Layout, updates: DataFrame) -> Micros | None:
+    def commit(
+        self, batch: MicroBatch, layout: Layout, updates: DataFrame | pa.Table
+    ) -> Micros | None:
         """Update the rows of the copy, and record the micro-batch, atomically.
 
-        Returns when the first of the updates' values expires, or None if none does.
+        A sink with `few` takes updates in Arrow too. Returns when the first of the updates' values
+        expires, or None if none does.
 
         `updates` have the columns of the copy and `layout.flags`; `cdc_reader.row_updates` says
         what they mean. The target may have columns that the layout lacks, because the table has

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import cast
 
+import pyarrow as pa
 from attrs import evolve
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
@@ -17,7 +18,13 @@ from pyspark_scylla_cdc.tables.expiry import Expiry, like
 from pyspark_scylla_cdc.tables.history import version_updates
 from pyspark_scylla_cdc.tables.layout import IS_CURRENT, Layout
 from pyspark_scylla_cdc.tables.ranges import column
-from pyspark_scylla_cdc.tables.row_updates import RowsNeeded, first_rows, row_updates, table_of
+from pyspark_scylla_cdc.tables.row_updates import (
+    RowsNeeded,
+    few_row_updates,
+    first_rows,
+    row_updates,
+    table_of,
+)
 from pyspark_scylla_cdc.tables.sink import MicroBatch, Sink, has, present_rows
 
 
@@ -71,10 +78,14 @@ def _write(sink: Sink, layout: Layout, changes: DataFrame, batch: MicroBatch) ->
 
 def _merge(sink: Sink, layout: Layout, changes: DataFrame, batch: MicroBatch) -> Micros | None:
     """Update the rows that changes touch; read the copy only for the partitions that need it."""
+    found = few_row_updates(changes, layout, sink.few) if sink.few else None
     try:
-        return sink.commit(batch, layout, row_updates(changes, layout))
+        return sink.commit(batch, layout, row_updates(changes, layout) if found is None else found)
     except RowsNeeded as needed:
-        rows = _rows_in(sink, layout, needed.partitions, needed.buckets)
+        partitions = needed.partitions
+        if isinstance(partitions, pa.Table):
+            partitions = changes.sparkSession.createDataFrame(partitions)
+        rows = _rows_in(sink, layout, partitions, needed.buckets)
         return sink.commit(batch, layout, row_updates(changes, layout, rows))
 
 
