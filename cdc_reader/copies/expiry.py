@@ -9,11 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from cdc_reader._arrow import filled, to_arrow
 from cdc_reader._time import Micros
+from cdc_reader.changes.folding.events import groups_of
+from cdc_reader.changes.folding.keys import flat
 from cdc_reader.copies.columns import CopyColumns
 from cdc_reader.copies.rereading import Rereading
 from cdc_reader.copies.row_state import FIRST, LAST, WHOLE
@@ -28,10 +32,10 @@ def expired(
     """Return changes for what has expired up to a time (µs), or None if nothing has."""
     if not _may_have_expired(table, columns, until):
         return None
-    first = ds.field(columns.state, FIRST)
-    dataset = table.to_pyarrow_dataset()
     wanted = {name: ds.field(name) for name in (*columns.key, columns.state)}
-    due = dataset.to_table(wanted, filter=first <= until)
+    is_expiring = ds.field(columns.state, FIRST).is_valid()
+    rows = table.to_pyarrow_dataset().to_table(wanted, filter=is_expiring)
+    due = rows.filter(pc.less_equal(pc.struct_field(rows.column(columns.state), FIRST), until))
     if not due.num_rows:
         return None
     state = due.column(columns.state).combine_chunks()
@@ -41,7 +45,7 @@ def expired(
     deleted = gone.select(columns.key).combine_chunks().to_batches()
     times = pc.struct_field(gone.column(columns.state), LAST).to_pylist()
     found = [rereading.output.deletes(keys, rereading.schema, times) for keys in deleted]
-    keys, horizons = _partitions(rest, columns, until)
+    keys, horizons = _partitions(rest, rows, columns, until)
     found += rereading.partitions(keys, rereading.tokens(keys), horizons)
     return pa.Table.from_batches(found, rereading.schema)
 
@@ -57,14 +61,16 @@ def _may_have_expired(table: DeltaTable, columns: CopyColumns, until: Micros) ->
 
 
 def _partitions(
-    rows: pa.Table, columns: CopyColumns, until: Micros
+    due: pa.Table, rows: pa.Table, columns: CopyColumns, until: Micros
 ) -> tuple[pa.RecordBatch, list[Micros | None]]:
-    """Return the partitions of rows, and for each when a value may expire next."""
-    last = pc.struct_field(rows.column(columns.state), LAST).combine_chunks()
-    horizon = pc.if_else(pc.greater(last, until), last, pa.scalar(None, pa.int64()))
-    keys = rows.select(columns.partition).combine_chunks()
-    # The latest horizon of a partition comes first, and the partition is read once.
-    order = pc.sort_indices(pc.fill_null(horizon, until), [("", "descending")])
-    taken = keys.take(order).combine_chunks().to_batches()
-    empty = pa.RecordBatch.from_pylist([], keys.schema)
-    return taken[0] if taken else empty, horizon.take(order).to_pylist()
+    """Return the partitions of `due` rows, and when the last value of all their `rows` expires."""
+    keys = [each.select(columns.partition).combine_chunks() for each in (due, rows)]
+    both = pa.concat_tables(keys)
+    groups = groups_of(map(flat, both.columns), len(both))
+    places = np.unique(groups[: len(due)], return_index=True)[1]
+    last = filled(flat(pc.struct_field(rows.column(columns.state), LAST)), until)
+    horizons = np.full(int(groups.max(initial=0)) + 1, until)
+    np.maximum.at(horizons, groups[len(due) :], last)
+    found = [it if it > until else None for it in horizons[groups[places]].tolist()]
+    taken = keys[0].take(to_arrow(places)).combine_chunks().to_batches()
+    return taken[0] if taken else pa.RecordBatch.from_pylist([], keys[0].schema), found

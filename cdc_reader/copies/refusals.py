@@ -46,3 +46,11 @@ def taken_name(target: str, name: str) -> SchemaError:
         f"the table has gained a column {name}, and {target} uses this name for a column of its "
         "own: delete target and checkpoint to start over"
     )
+
+
+def of_earlier_version(target: str) -> SchemaError:
+    """Return the error for a copy that has other columns of its own than this version makes."""
+    return SchemaError(
+        f"{target} was made by an earlier version, with other columns of its own: delete target "
+        "and checkpoint to start over"
+    )

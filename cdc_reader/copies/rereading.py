@@ -20,7 +20,7 @@ from cdc_reader.cluster.values import token_of
 from cdc_reader.config import DataLossMode, ReadConfig
 from cdc_reader.cql.json import from_json
 from cdc_reader.cql.schema import Column, ColumnKind, LogSchema
-from cdc_reader.cql.types import Native, is_multi_cell, parts
+from cdc_reader.cql.types import Native, UserType, is_multi_cell, parts
 from cdc_reader.cql.values import converter
 from cdc_reader.decoding import arrow_type
 from cdc_reader.reading.cursor import Checkpoint, SnapshotProgress
@@ -108,6 +108,17 @@ class Rereading:
         first = np.where(has_elements | is_bare, np.minimum(known.first, soon), known.first)
         found = Lifetimes(first, np.maximum(known.last, horizon), known.whole)
         return rows.set_column(place, rows.schema.field(place), found.column())
+
+
+def can_be_read_again(column: Column, *, is_text: bool) -> bool:
+    """Return whether partitions can be found by this column of their key.
+
+    Decimals are found if the column, which has no other values then, is text.
+    """
+    inner = [*parts(column.type)]
+    if any(isinstance(part, UserType) for part in inner):
+        return False
+    return Native("decimal") not in inner or is_text
 
 
 def _values(column: Column, cells: pa.Array) -> list[object]:

@@ -23,8 +23,8 @@ from cdc_reader.copies.merging import Merge, mergeable
 from cdc_reader.copies.position_file import PositionFile, Positions, of_other_table
 from cdc_reader.copies.present_rows import present_rows
 from cdc_reader.copies.properties import COPY, STATE, application, own_properties
-from cdc_reader.copies.refusals import taken_name
-from cdc_reader.copies.rereading import Rereading
+from cdc_reader.copies.refusals import of_earlier_version, taken_name
+from cdc_reader.copies.rereading import Rereading, can_be_read_again
 from cdc_reader.copies.upkeep import DAY, MOST_FILES
 from cdc_reader.cql.names import TableName, without_case
 from cdc_reader.cql.schema import ColumnKind, TableSchema
@@ -122,6 +122,8 @@ class TableCopy:
         """Remove what has expired up to the position; read again what may have expired in part."""
         if self.position is None or self.position.snapshot is not None:
             return
+        if not all(can_be_read_again(it, is_text=True) for it in schema.partition_key):
+            return
         with self._told():
             table, columns = self._current(schema)
             changes = expired(table, columns, rereading, self.position.position)
@@ -170,6 +172,8 @@ class TableCopy:
         self._id = stored.copy
         table = self._delta.table()
         self._check_id(table.metadata().configuration.get(COPY))
+        if STATE not in table.metadata().configuration:
+            raise of_earlier_version(str(self.folder))
         self._version = table.transaction_version(self._application) or _NOTHING
         self.position = stored.by_version.get(self._version)
         if self.position is None:

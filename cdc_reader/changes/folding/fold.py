@@ -173,7 +173,7 @@ class _Fold(TouchedRows):
     def _lifetimes_of_rows(self, lives: Mask) -> Lifetimes | None:
         """Return when the values of each row expire, with those of its partition's static columns.
 
-        In a table with static columns, no row expires as a whole: they remain.
+        A row expires as a whole even if static columns remain.
         """
         if self._events.lifetimes is None:
             return None
@@ -181,11 +181,11 @@ class _Fold(TouchedRows):
         if not self._has_static_rows:
             return found
         own = self._own_statics()
-        statics = Lifetimes.endless(1).at(np.zeros(self._count, np.int64))
         has_own = own != NONE
-        statics.first[has_own] = found.first[own[has_own]]
-        statics.last[has_own] = found.last[own[has_own]]
-        return found.with_parts(statics)
+        first, last = found.first.copy(), found.last.copy()
+        first[has_own] = np.minimum(first, found.first[own])[has_own]
+        last[has_own] = np.maximum(last, found.last[own])[has_own]
+        return Lifetimes(first, last, found.whole & ~self._is_static)
 
     def _add_statics(self) -> None:
         """Give all rows the static values; static columns are a row only if there is no other."""

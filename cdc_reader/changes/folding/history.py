@@ -230,10 +230,10 @@ class _History(TouchedRows):
         places, is_of_static = np.arange(len(self._row)), self._is_static[self._of_row[self._event]]
         lives = self._is_write & self._is_own & (places > last[self._row])
         lives |= self._is_write & is_of_static & (places > last_static[self._row])
-        found = self._events.lifetimes.at(self._event).of_each(self._row, lives, self._count)
-        if not self._has_static_rows:
-            return found
-        return Lifetimes(found.first, found.last, np.zeros(self._count, bool))
+        lifetimes = self._events.lifetimes.at(self._event)
+        found = lifetimes.of_each(self._row, lives, self._count)
+        of_own = lifetimes.of_each(self._row, lives & self._is_own, self._count)
+        return Lifetimes(found.first, found.last, of_own.whole & ~self._is_static)
 
     def _gone(self, found: list[_States], touched: Mask) -> pa.Table:
         """Return the current versions of before that have been replaced by none."""

@@ -6,13 +6,15 @@ This module also converts cells of the log to the types of the base columns.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from functools import reduce
+from operator import or_
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_reader._arrow import Mask, cells, filled
-from cdc_reader._time import BEGINNING, FOREVER
+from cdc_reader._time import FOREVER
 from cdc_reader.changes.arrays import NONE, is_given, key_cells, repeats
 from cdc_reader.changes.lifetimes import Lifetimes, expiry_of
 from cdc_reader.cql.schema import Column, ColumnKind, TableSchema
@@ -70,10 +72,10 @@ def _null_where(mask: pa.Array, values: pa.Array) -> pa.Array:
 def lifetimes_of_rows(base: TableSchema, kind: ColumnKind, rows: pa.RecordBatch) -> Lifetimes:
     """Return when rows of the base table expire, from the TTLs of their columns of one kind.
 
-    The server gives neither the TTL of elements of a collection nor that of a row marker, so they
-    do not expire. In a table with a default TTL, elements have that TTL, as if just written, and
-    the marker expires with the last of the row's cells. Without the columns of TTLs, nothing
-    expires.
+    The server gives neither the TTL of elements of a collection nor that of a row marker. In a
+    table with a default TTL, the marker is taken to expire with the last of the row's cells, if
+    these have TTLs; otherwise, it may expire after the default TTL, as may elements, or never. In
+    other tables, neither expires. Without the columns of TTLs, nothing expires.
     """
     count = rows.num_rows
     if READ_AT not in rows.schema.names:
@@ -81,8 +83,11 @@ def lifetimes_of_rows(base: TableSchema, kind: ColumnKind, rows: pa.RecordBatch)
     read_at, default = cells(rows.column(READ_AT)), base.default_ttl
     latest = expiry_of(read_at, default) if default else np.full(count, FOREVER, np.int64)
     expiries, lives = [], []
+    lives_of_cells, lives_of_elements = list[Mask](), list[Mask]()
     for column in base.of_kind(kind):
         lives.append(is_given(rows, column.name))
+        its = lives_of_elements if is_multi_cell(column.type) else lives_of_cells
+        its.append(lives[-1])
         expiry = latest
         if not is_multi_cell(column.type):
             ttls = filled(rows.column(ttl_of(column.name)), NONE).astype(np.int64)
@@ -91,9 +96,12 @@ def lifetimes_of_rows(base: TableSchema, kind: ColumnKind, rows: pa.RecordBatch)
     found = Lifetimes.of_parts(expiries, lives, count)
     if kind is ColumnKind.STATIC:
         return found
-    is_bare = found.last == BEGINNING  # the row has no values that expire
-    marker = latest if default == 0 else np.where(is_bare, latest, found.last)
-    return found.with_parts(Lifetimes.of_parts([marker], [np.ones(count, bool)], count))
+    has_cells = reduce(or_, lives_of_cells, np.zeros(count, bool))
+    has_elements = reduce(or_, lives_of_elements, np.zeros(count, bool))
+    is_known = (default > 0) & has_cells & ~has_elements
+    marker = np.where(is_known, found.last, latest)
+    found = found.with_parts(Lifetimes.of_parts([marker], [np.ones(count, bool)], count))
+    return Lifetimes(found.first, found.last, found.whole & is_known)
 
 
 class TableRows:

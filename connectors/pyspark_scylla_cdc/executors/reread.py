@@ -15,6 +15,7 @@ from cdc_reader.changes.frames.changes import ChangesFormat
 from cdc_reader.changes.frames.value_types import ValueTypes
 from cdc_reader.copies.rereading import Rereading
 from cdc_reader.cql.schema import LogSchema
+from cdc_reader.errors import TableAlteredError
 from pyspark_scylla_cdc.options.errors import hide_traceback, with_remedy
 from pyspark_scylla_cdc.options.source_options import SourceOptions
 from pyspark_scylla_cdc.schema import part_of
@@ -57,14 +58,25 @@ def rereader(
             if not batch.num_rows:
                 continue
             with hide_traceback(), with_remedy():
-                clock = cluster_for(parsed).clock
-                rereading = _rereading(parsed, schema_of(parsed), names, clock)
+                clock, schema = cluster_for(parsed).clock, schema_of(parsed)
+                _refuse_altered(parsed, schema, names)
+                rereading = _rereading(parsed, schema, names, clock)
                 keys = batch.select(range(len(key))).rename_columns(key)
                 horizons = batch.column(len(key)).to_pylist()
                 for rows in rereading.partitions(keys, rereading.tokens(keys), horizons):
                     yield rows.rename_columns(numbered)
 
     return read
+
+
+def _refuse_altered(options: SourceOptions, schema: LogSchema, names: Collection[str]) -> None:
+    """Raise TableAlteredError if the table has other columns than the changes."""
+    known = {*row_format(options, schema).schema.names}
+    if changed := sorted(known.symmetric_difference(names)):
+        raise TableAlteredError(
+            f"{options.table}: the columns {', '.join(changed)} were added or dropped while the "
+            "query ran: start the query again"
+        )
 
 
 def _rereading(

@@ -18,9 +18,11 @@ from pyspark.sql.types import StringType
 
 from cdc_reader._time import FOREVER, Micros
 from cdc_reader.changes.frames import columns as names
+from cdc_reader.copies.rereading import can_be_read_again
 from cdc_reader.copies.row_state import FIRST, LAST, WHOLE
 from pyspark_scylla_cdc.tables.layout import IS_CURRENT, VALID_FROM, Layout
 from pyspark_scylla_cdc.tables.ranges import column
+from pyspark_scylla_cdc.tables.row_updates import table_of
 from pyspark_scylla_cdc.tables.sink import MicroBatch, Sink, present_rows
 
 Reread: TypeAlias = Callable[[DataFrame, DataFrame], DataFrame]
@@ -47,24 +49,25 @@ class Expiry:
         self, sink: Sink, layout: Layout, changes: DataFrame, batch: MicroBatch
     ) -> DataFrame:
         """Return the changes, and others for what has expired before the first of them."""
-        since, started = batch.since, time.monotonic()
-        self._later = FOREVER if since is None else self._next  # the copy is empty at first
+        since, started, expected = batch.since, time.monotonic(), self._next
+        self._later = FOREVER if since is None else expected  # the copy is empty at first
+        self._next = None  # until the commit
         if since is None or batch.snapshot is not None or names.EXPIRES not in changes.columns:
             return changes
-        if started < self._may_look or (self._next is not None and since < self._next):
+        if started < self._may_look or (expected is not None and since <= expected):
             return changes
-        if not _has_exact_keys(layout, changes):
+        if not _has_exact_keys(changes):
             return changes
-        self._next = None  # until the commit
         rows, state = _expiring(sink, layout, changes), column(layout.state)
-        due = rows.where(state[FIRST] <= since).localCheckpoint()
-        later = rows.where(state[FIRST] > since).agg(sf.min(state[FIRST])).head()
+        # A change at the time `since` itself is among `changes`, and may write what expires then.
+        due = rows.where(state[FIRST] < since).localCheckpoint()
+        later = rows.where(state[FIRST] >= since).agg(sf.min(state[FIRST])).head()
         self._later = FOREVER if later is None or later[0] is None else later[0]
         found = changes
         if not due.isEmpty():
-            is_gone = sf.coalesce(state[WHOLE], sf.lit(False)) & (state[LAST] <= since)
+            is_gone = sf.coalesce(state[WHOLE], sf.lit(False)) & (state[LAST] < since)
             gone = _deletes(layout, due.where(is_gone), changes)
-            rest = self._read_again(layout, due.where(~is_gone), changes, since)
+            rest = self._read_again(layout, due.where(~is_gone), rows, changes, since)
             expired = gone.unionByName(rest).localCheckpoint()
             found = like(changes, changes.unionByName(expired))
         self._may_look = time.monotonic() + (_SHARE - 1) * (time.monotonic() - started)
@@ -76,24 +79,26 @@ class Expiry:
             self._next = self._later if first is None else min(self._later, first)
 
     def _read_again(
-        self, layout: Layout, due: DataFrame, changes: DataFrame, since: Micros
+        self, layout: Layout, due: DataFrame, rows: DataFrame, changes: DataFrame, since: Micros
     ) -> DataFrame:
-        last = column(layout.state)[LAST]
+        """Read the partitions of `due` rows again, and tell when other `rows` of them expire."""
+        key, last = [*map(column, layout.partition)], column(layout.state)[LAST]
+        partitions = due.select(*key).distinct()
         horizon = sf.max(sf.when(last > since, last))
-        keys = due.groupBy(*map(column, layout.partition)).agg(horizon)
+        keys = rows.join(partitions, [*layout.partition], "left_semi").groupBy(*key).agg(horizon)
         return self._reread(keys, changes)
 
 
-def _has_exact_keys(layout: Layout, changes: DataFrame) -> bool:
-    """Return whether the copy has the keys of partitions exactly.
+def _has_exact_keys(changes: DataFrame) -> bool:
+    """Return whether partitions can be read again by the keys that the copy has of them.
 
     A decimal with a fixed scale may have had another one in the table, where 1.0 and 1.00 are keys
     of different partitions.
     """
-    fields = [field for field in changes.schema if field.name in layout.partition]
-    return not any(
-        "decimal" in field.metadata["cql.type"] and not isinstance(field.dataType, StringType)
-        for field in fields
+    kept = {field.name: field.dataType for field in changes.schema}
+    return all(
+        can_be_read_again(column, is_text=kept[column.name] == StringType())
+        for column in table_of(changes.schema).partition_key
     )
 
 

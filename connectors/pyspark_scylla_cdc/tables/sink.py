@@ -19,9 +19,15 @@ from cdc_reader.copies.properties import (
     STATE,
     refuse_copy_of_command,
 )
-from cdc_reader.copies.refusals import lacks_key, other_type, renamed_field, taken_name
+from cdc_reader.copies.refusals import (
+    lacks_key,
+    of_earlier_version,
+    other_type,
+    renamed_field,
+    taken_name,
+)
 from cdc_reader.cql.names import without_case
-from cdc_reader.errors import CheckpointError, ConfigurationError, SchemaError
+from cdc_reader.errors import CheckpointError, ConfigurationError
 from pyspark_scylla_cdc.tables.differences import Difference, differences, fitted
 from pyspark_scylla_cdc.tables.layout import VERSION, Layout
 
@@ -202,10 +208,7 @@ def as_in_target(
         _check_difference(target, found)
     state, bucket = properties.get(STATE), properties.get(BUCKET)
     if any(name.startswith(OWN) for name in properties) and not (state and bucket):
-        raise SchemaError(
-            f"{target} was made by an earlier version, with other columns of its own: delete "
-            "target and checkpoint to start over"
-        )
+        raise of_earlier_version(target)
     if state is None or bucket is None:
         return layout.with_state(there.names)
     owned = {without_case(name) for name in (state, bucket)}

@@ -131,7 +131,8 @@ def _replacing_all(
     deletes = deletes.select(
         *map(column, layout.partition), *(value.alias(name) for name, value in told.items())
     )
-    since = changes.where(sf.unix_micros(names.COMMIT_TIMESTAMP) >= begun)
+    is_mark = column(names.CHANGE_TYPE) == names.SNAPSHOT_BEGIN
+    since = changes.where(~is_mark & (sf.unix_micros(names.COMMIT_TIMESTAMP) >= begun))
     return like(changes, since.unionByName(deletes, allowMissingColumns=True))
 
 
