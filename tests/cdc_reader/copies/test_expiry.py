@@ -223,5 +223,5 @@ def test_a_copy_of_an_earlier_version(server: Server) -> None:
     assert server.copied() == []
     for file in (server.folder / "_delta_log").iterdir():
         file.write_text(file.read_text().replace(STATE, "scylla_cdc.inserted"))
-    with pytest.raises(SchemaError, match="made by an earlier version, .* to start over"):
+    with pytest.raises(SchemaError, match="made by an earlier version"):
         server.copied()
