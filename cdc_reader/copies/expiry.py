@@ -14,11 +14,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from cdc_reader._arrow import filled, to_arrow
+from cdc_reader._arrow import to_arrow
 from cdc_reader._time import Micros
-from cdc_reader.changes.folding.events import groups_of
+from cdc_reader.changes.arrays import NONE
+from cdc_reader.changes.folding.events import groups_of, plain
 from cdc_reader.changes.folding.keys import flat
+from cdc_reader.changes.frames import columns as names
+from cdc_reader.changes.lifetimes import Lifetimes
 from cdc_reader.copies.columns import CopyColumns
+from cdc_reader.copies.present_rows import present_rows
 from cdc_reader.copies.rereading import Rereading
 from cdc_reader.copies.row_state import FIRST, LAST, WHOLE
 
@@ -33,9 +37,8 @@ def expired(
     if not _may_have_expired(table, columns, until):
         return None
     wanted = {name: ds.field(name) for name in (*columns.key, columns.state)}
-    is_expiring = ds.field(columns.state, FIRST).is_valid()
-    rows = table.to_pyarrow_dataset().to_table(wanted, filter=is_expiring)
-    due = rows.filter(pc.less_equal(pc.struct_field(rows.column(columns.state), FIRST), until))
+    is_due = ds.field(columns.state, FIRST) <= until
+    due = table.to_pyarrow_dataset().to_table(wanted, filter=is_due)
     if not due.num_rows:
         return None
     state = due.column(columns.state).combine_chunks()
@@ -45,8 +48,9 @@ def expired(
     deleted = gone.select(columns.key).combine_chunks().to_batches()
     times = pc.struct_field(gone.column(columns.state), LAST).to_pylist()
     found = [rereading.output.deletes(keys, rereading.schema, times) for keys in deleted]
-    keys, horizons = _partitions(rest, rows, columns, until)
-    found += rereading.partitions(keys, rereading.tokens(keys), horizons)
+    for keys in _distinct(rest.select(columns.partition)).to_batches():
+        horizons = _horizons(table, columns, keys, until)
+        found += rereading.partitions(keys, rereading.tokens(keys), horizons)
     return pa.Table.from_batches(found, rereading.schema)
 
 
@@ -60,17 +64,25 @@ def _may_have_expired(table: DeltaTable, columns: CopyColumns, until: Micros) ->
     return bool(pc.any(has_due).as_py())
 
 
-def _partitions(
-    due: pa.Table, rows: pa.Table, columns: CopyColumns, until: Micros
-) -> tuple[pa.RecordBatch, list[Micros | None]]:
-    """Return the partitions of `due` rows, and when the last value of all their `rows` expires."""
-    keys = [each.select(columns.partition).combine_chunks() for each in (due, rows)]
-    both = pa.concat_tables(keys)
+def _distinct(keys: pa.Table) -> pa.Table:
+    """Return each key once."""
+    keys = plain(keys)
+    groups = groups_of(map(flat, keys.columns), len(keys))
+    return keys.take(to_arrow(np.unique(groups, return_index=True)[1])).combine_chunks()
+
+
+def _horizons(
+    table: DeltaTable, columns: CopyColumns, keys: pa.RecordBatch, until: Micros
+) -> list[Micros | None]:
+    """Return when the last value of each partition expires, if that is after the time."""
+    partitions = pa.Table.from_batches([keys])
+    rows = present_rows(table, columns, partitions)
+    assert rows is not None  # noqa: S101 - there are keys
+    both = pa.concat_tables([partitions, rows.select(columns.partition).cast(keys.schema)])
     groups = groups_of(map(flat, both.columns), len(both))
-    places = np.unique(groups[: len(due)], return_index=True)[1]
-    last = filled(flat(pc.struct_field(rows.column(columns.state), LAST)), until)
-    horizons = np.full(int(groups.max(initial=0)) + 1, until)
-    np.maximum.at(horizons, groups[len(due) :], last)
-    found = [it if it > until else None for it in horizons[groups[places]].tolist()]
-    taken = keys[0].take(to_arrow(places)).combine_chunks().to_batches()
-    return taken[0] if taken else pa.RecordBatch.from_pylist([], keys[0].schema), found
+    last = np.full(len(keys), until)
+    found = np.full(len(both), NONE)
+    found[groups[: len(keys)]] = np.arange(len(keys))
+    lifetimes = Lifetimes.of_column(flat(rows.column(names.EXPIRES)))
+    np.maximum.at(last, found[groups[len(keys) :]], lifetimes.last)
+    return [it if it > until else None for it in last.tolist()]

@@ -40,7 +40,11 @@ def _may_be_in(partitions: pa.Table) -> ds.Expression | None:
     for field in partitions.schema:
         if arrow.is_nested(field.type) or arrow.is_floating(field.type):
             continue  # `isin` compares no nested values, and no NaN
-        its = ds.field(field.name).isin(flat(partitions.column(field.name)).unique())
+        own = ds.field(field.name)
+        if arrow.is_string(field.type) or arrow.is_binary(field.type):
+            # A merge writes text and blobs as views, with which pyarrow compares no statistics.
+            own = own.cast(field.type)
+        its = own.isin(flat(partitions.column(field.name)).unique())
         found = its if found is None else found & its
     return found
 

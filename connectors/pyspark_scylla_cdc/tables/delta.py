@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable, Schema
 
 _FEW = 100_000
+"""The number of changes up to which it is faster to fold them in this process."""
 _ADAPTIVE = "spark.sql.adaptive.enabled"
 _REMEDIES = Remedies(
     install="install deltalake (pip install 'scylla-cdc[lake]'), or use a session with Delta "
