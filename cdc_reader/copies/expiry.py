@@ -14,10 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from cdc_reader._arrow import to_arrow
 from cdc_reader._time import Micros
-from cdc_reader.changes.arrays import NONE
-from cdc_reader.changes.folding.events import groups_of, plain
+from cdc_reader.changes.folding.events import distinct, groups_of_both, plain
 from cdc_reader.changes.folding.keys import flat
 from cdc_reader.changes.frames import columns as names
 from cdc_reader.changes.lifetimes import Lifetimes
@@ -48,7 +46,7 @@ def expired(
     deleted = gone.select(columns.key).combine_chunks().to_batches()
     times = pc.struct_field(gone.column(columns.state), LAST).to_pylist()
     found = [rereading.output.deletes(keys, rereading.schema, times) for keys in deleted]
-    for keys in _distinct(rest.select(columns.partition)).to_batches():
+    for keys in distinct(plain(rest.select(columns.partition))).combine_chunks().to_batches():
         horizons = _horizons(table, columns, keys, until)
         found += rereading.partitions(keys, rereading.tokens(keys), horizons)
     return pa.Table.from_batches(found, rereading.schema)
@@ -64,13 +62,6 @@ def _may_have_expired(table: DeltaTable, columns: CopyColumns, until: Micros) ->
     return bool(pc.any(has_due).as_py())
 
 
-def _distinct(keys: pa.Table) -> pa.Table:
-    """Return each key once."""
-    keys = plain(keys)
-    groups = groups_of(map(flat, keys.columns), len(keys))
-    return keys.take(to_arrow(np.unique(groups, return_index=True)[1])).combine_chunks()
-
-
 def _horizons(
     table: DeltaTable, columns: CopyColumns, keys: pa.RecordBatch, until: Micros
 ) -> list[Micros | None]:
@@ -78,11 +69,8 @@ def _horizons(
     partitions = pa.Table.from_batches([keys])
     rows = present_rows(table, columns, partitions)
     assert rows is not None  # noqa: S101 - there are keys
-    both = pa.concat_tables([partitions, rows.select(columns.partition).cast(keys.schema)])
-    groups = groups_of(map(flat, both.columns), len(both))
+    wanted, found = groups_of_both(partitions, rows.select(columns.partition))
     last = np.full(len(keys), until)
-    found = np.full(len(both), NONE)
-    found[groups[: len(keys)]] = np.arange(len(keys))
     lifetimes = Lifetimes.of_column(flat(rows.column(names.EXPIRES)))
-    np.maximum.at(last, found[groups[len(keys) :]], lifetimes.last)
-    return [it if it > until else None for it in last.tolist()]
+    np.maximum.at(last, found, lifetimes.last)
+    return [it if it > until else None for it in last[wanted].tolist()]

@@ -10,7 +10,7 @@ import pyarrow.dataset as ds
 import pyarrow.types as arrow
 
 from cdc_reader._arrow import to_arrow
-from cdc_reader.changes.folding.events import groups_of
+from cdc_reader.changes.folding.events import groups_of_both
 from cdc_reader.changes.folding.keys import flat
 from cdc_reader.copies.columns import CopyColumns
 from cdc_reader.copies.row_state import with_states
@@ -51,7 +51,6 @@ def _may_be_in(partitions: pa.Table) -> ds.Expression | None:
 
 def _only(batch: pa.RecordBatch, partitions: pa.Table) -> pa.Table:
     """Return the rows of the batch that are in the partitions."""
-    key, rows = partitions.schema, pa.table(batch)
-    both = pa.concat_tables([rows.select(key.names).cast(key), partitions])
-    groups = groups_of(map(flat, both.columns), both.num_rows)
-    return rows.filter(to_arrow(np.isin(groups[: len(rows)], groups[len(rows) :])))
+    rows = pa.table(batch)
+    wanted, found = groups_of_both(partitions, rows.select(partitions.schema.names))
+    return rows.filter(to_arrow(np.isin(found, wanted)))

@@ -330,6 +330,19 @@ def _lifetimes(rows: pa.Table) -> Lifetimes | None:
     return Lifetimes.of_column(flat(rows.column(names.EXPIRES)))
 
 
+def distinct(keys: pa.Table) -> pa.Table:
+    """Return each key once."""
+    groups = groups_of(map(flat, keys.columns), keys.num_rows)
+    return keys.take(to_arrow(np.unique(groups, return_index=True)[1]))
+
+
+def groups_of_both(keys: pa.Table, others: pa.Table) -> tuple[Indices, Indices]:
+    """Return the numbers of two tables' keys, see `groups_of`; `others` may have other types."""
+    both = pa.concat_tables([keys, others.cast(keys.schema)])
+    groups = groups_of(map(flat, both.columns), len(both))
+    return groups[: len(keys)], groups[len(keys) :]
+
+
 def _false(column: pa.ChunkedArray) -> Mask:
     """Return which cells are false, and not null."""
     cells = flat(column)

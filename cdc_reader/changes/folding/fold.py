@@ -27,13 +27,12 @@ from cdc_reader.changes.folding.events import (
     OF_ROW,
     WRITE,
     Events,
+    distinct,
     events_of,
-    groups_of,
     has_static_rows,
     kinds_of,
     usable,
 )
-from cdc_reader.changes.folding.keys import flat
 from cdc_reader.changes.folding.rows import TouchedRows
 from cdc_reader.changes.frames import columns as names
 from cdc_reader.changes.lifetimes import Lifetimes
@@ -55,8 +54,7 @@ def needed_partitions(table: TableSchema, changes: pa.RecordBatch | pa.Table) ->
     if not has_static_rows(table, changes):
         is_wide = np.isin(kinds_of(changes), (OF_PARTITION, OF_RANGE))
         keys = keys.filter(to_arrow(is_wide & bool(table.clustering)))
-    groups = groups_of(map(flat, keys.columns), keys.num_rows)
-    return keys.take(to_arrow(np.unique(groups, return_index=True)[1]))
+    return distinct(keys)
 
 
 def fold(

@@ -134,13 +134,8 @@ class _History(TouchedRows):
         """Return the state of each row after each time at which an event affects it."""
         times = np.where(self._events.is_old, BEGINNING, self._events.times)[self._event]
         since = np.maximum(times, self._begun[self._row])
-        is_end = np.ones(len(since), bool)
-        is_end[:-1] = (self._row[1:] != self._row[:-1]) | (since[1:] != since[:-1])
-        ends = np.flatnonzero(is_end)
+        ends, until = _spans(self._row, since)
         row, since = self._row[ends], since[ends]
-        until = np.full(len(ends), FOREVER)
-        is_same = row[1:] == row[:-1]
-        until[:-1][is_same] = since[1:][is_same]
         inserts = self._last_place(self._events.inserts[self._event] & self._is_own)
         last = {name: events[ends] for name, events in self._last_writes()}
         return _States(row, since, until, last, (inserts > self._deleted)[ends])
@@ -176,11 +171,7 @@ class _History(TouchedRows):
         state = np.where(places >= start, state[places], NONE)
         there = np.cumsum(more)
         there -= np.append(there, 0)[start - 1]
-        is_end = np.ones(len(time), bool)
-        is_end[:-1] = (partition[1:] != partition[:-1]) | (time[1:] != time[:-1])
-        ends = np.flatnonzero(is_end)
-        until, is_same = np.full(len(ends), FOREVER), partition[ends][1:] == partition[ends][:-1]
-        until[:-1][is_same] = time[ends][1:][is_same]
+        ends, until = _spans(partition, time)
         is_alone = np.flatnonzero((there[ends] == 0) & (state[ends] != NONE))
         found = statics.at(state[ends][is_alone])
         found = _States(
@@ -259,3 +250,16 @@ class _History(TouchedRows):
         columns[VALID_FROM] = to_arrow(events.begun[gone]).cast(TIMESTAMP)
         columns[names.CHANGE_TYPE] = pa.array([DELETE] * len(gone), pa.string())
         return pa.table(columns)
+
+
+def _spans(groups: Indices, times: Indices) -> tuple[Indices, Indices]:
+    """Return the last place of each time in a group, and the next time of the group, or FOREVER.
+
+    Groups are together, and their times in order.
+    """
+    is_end = np.ones(len(times), bool)
+    is_end[:-1] = (groups[1:] != groups[:-1]) | (times[1:] != times[:-1])
+    ends = np.flatnonzero(is_end)
+    until, is_same = np.full(len(ends), FOREVER), groups[ends][1:] == groups[ends][:-1]
+    until[:-1][is_same] = times[ends][1:][is_same]
+    return ends, until

@@ -66,7 +66,7 @@ class Expiry:
         found = changes
         if not due.isEmpty():
             is_gone = sf.coalesce(state[WHOLE], sf.lit(False)) & (state[LAST] < since)
-            gone = _deletes(layout, due.where(is_gone), changes)
+            gone = deletes(changes, due.where(is_gone), "delete", state[LAST])
             rest = self._read_again(layout, due.where(~is_gone), rows, changes, since)
             expired = gone.unionByName(rest).localCheckpoint()
             found = like(changes, changes.unionByName(expired))
@@ -112,22 +112,18 @@ def _expiring(sink: Sink, layout: Layout, changes: DataFrame) -> DataFrame:
     return rows.where(state[FIRST].isNotNull()).select(*map(column, key), state)
 
 
-def _deletes(layout: Layout, gone: DataFrame, changes: DataFrame) -> DataFrame:
-    """Return deletes of rows, as of the time when their last value expired."""
+def deletes(changes: DataFrame, keys: DataFrame, kind: str, time: Column) -> DataFrame:
+    """Return deletes of this kind, at this time (µs), with the columns of `changes`."""
     told: dict[str, Column] = {
-        names.CHANGE_TYPE: sf.lit("delete"),
-        names.COMMIT_TIMESTAMP: sf.timestamp_micros(column(layout.state)[LAST]),
+        names.CHANGE_TYPE: sf.lit(kind),
+        names.COMMIT_TIMESTAMP: sf.timestamp_micros(time),
         names.COMMIT_VERSION: sf.lit(""),
         names.SEQUENCE: sf.lit(0),
     }
-    key = {name: column(name) for name in layout.key if name in gone.columns}
+    key = {name: column(name) for name in changes.columns if name in keys.columns}
     cells = {**key, **told}
-    return gone.select(
-        *(
-            cells.get(it.name, sf.lit(None)).cast(it.dataType).alias(it.name)
-            for it in changes.schema
-        )
-    )
+    columns = ((it, cells.get(it.name, sf.lit(None))) for it in changes.schema)
+    return keys.select(*(value.cast(it.dataType).alias(it.name) for it, value in columns))
 
 
 def like(changes: DataFrame, more: DataFrame) -> DataFrame:

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructField, StructType
 import cdc_reader as cdc
 from cdc_reader._arrow import cells, to_arrow
 from cdc_reader._time import FOREVER, Micros
-from cdc_reader.changes.folding.events import NEEDED_COLUMNS, groups_of
+from cdc_reader.changes.folding.events import NEEDED_COLUMNS, groups_of_both
 from cdc_reader.changes.folding.keys import flat
 from cdc_reader.changes.folding.rows import INCOMPLETE
 from cdc_reader.changes.frames import columns as names
@@ -88,12 +88,11 @@ def few_row_updates(changes: DataFrame, layout: Layout, most: int) -> pa.Table |
     found = fold(given.select(named))
     if bucket is None:
         return found
-    keys = [each.select(layout.partition) for each in (given, found)]
-    both = pa.concat_tables([keys[0], keys[1].cast(keys[0].schema)])
-    groups = groups_of(map(flat, both.columns), len(both))
+    keys, others = (each.select(layout.partition) for each in (given, found))
+    groups, of_found = groups_of_both(keys, others)
     places = np.full(groups.max(initial=0) + 1, 0, np.int32)
-    places[groups[: len(given)]] = cells(flat(given.column(bucket)))
-    return found.append_column(bucket, to_arrow(places[groups[len(given) :]]))
+    places[groups] = cells(flat(given.column(bucket)))
+    return found.append_column(bucket, to_arrow(places[of_found]))
 
 
 def first_rows(changes: DataFrame, layout: Layout, position: Micros) -> DataFrame:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as sf
 from cdc_reader._time import Micros
 from cdc_reader.changes.frames import columns as names
 from pyspark_scylla_cdc.tables.buckets import wanted
-from pyspark_scylla_cdc.tables.expiry import Expiry, like
+from pyspark_scylla_cdc.tables.expiry import Expiry, deletes, like
 from pyspark_scylla_cdc.tables.history import version_updates
 from pyspark_scylla_cdc.tables.layout import IS_CURRENT, Layout
 from pyspark_scylla_cdc.tables.ranges import column
@@ -121,19 +121,11 @@ def _replacing_all(
     """Return the changes since a new snapshot began, after deletes of all partitions."""
     is_wide = bool(table_of(changes.schema).clustering)
     kind = "delete_partition" if is_wide else "delete"
-    deletes = there.select(*map(column, layout.partition)).distinct()
-    told = {
-        names.CHANGE_TYPE: sf.lit(kind),
-        names.COMMIT_TIMESTAMP: sf.timestamp_micros(sf.lit(begun - 1)),
-        names.COMMIT_VERSION: sf.lit(""),
-        names.SEQUENCE: sf.lit(0),
-    }
-    deletes = deletes.select(
-        *map(column, layout.partition), *(value.alias(name) for name, value in told.items())
-    )
+    partitions = there.select(*map(column, layout.partition)).distinct()
+    gone = deletes(changes, partitions, kind, sf.lit(begun - 1))
     is_mark = column(names.CHANGE_TYPE) == names.SNAPSHOT_BEGIN
     since = changes.where(~is_mark & (sf.unix_micros(names.COMMIT_TIMESTAMP) >= begun))
-    return like(changes, since.unionByName(deletes, allowMissingColumns=True))
+    return like(changes, since.unionByName(gone))
 
 
 def _has_marks(changes: DataFrame) -> bool:
