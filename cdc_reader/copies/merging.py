@@ -35,6 +35,10 @@ def _contains(lists: pa.ChunkedArray, name: str) -> pa.Array:
     return pc.is_in(pa.array(range(len(found)), pa.int64()), rows.cast(pa.int64()))
 
 
+def _same(name: str) -> str:
+    return f"(t.{quoted(name)} IS NOT DISTINCT FROM s.{quoted(name)})"
+
+
 def among(columns: CopyColumns, buckets: Iterable[int]) -> str:
     """Return the condition, in SQL, that a row is in one of the buckets."""
     assert columns.bucket is not None  # noqa: S101 - the copy has buckets
@@ -58,12 +62,16 @@ class Merge:
         The clustering columns of static rows are null. The numbers of the buckets tell the engine
         which files it need not open: it derives this from no join.
         """
-        partition, clustering = (
-            map(quoted, part) for part in (self.columns.partition, self.columns.clustering)
-        )
-        equal = [f"t.{name} = s.{name}" for name in partition]
-        nullable = (f"(t.{it} IS NOT DISTINCT FROM s.{it})" for it in clustering)
-        return " AND ".join([*self._places, *equal, *nullable])
+        equal = [f"t.{name} = s.{name}" for name in map(quoted, self.columns.partition)]
+        return " AND ".join([*self._places, *equal, *map(_same, self.columns.clustering)])
+
+    @property
+    def condition_without_equals(self) -> str:
+        """The same condition, from which deltalake derives no bounds of the keys.
+
+        It would compare them with the statistics of the files, which leave out NaN.
+        """
+        return " AND ".join([*self._places, *map(_same, self.columns.key)])
 
     @property
     def is_gone(self) -> str:

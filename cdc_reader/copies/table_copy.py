@@ -144,7 +144,7 @@ class TableCopy:
         try:
             table = self._delta.table()
             if len(table.file_uris()) > MOST_FILES:
-                table.optimize.compact()
+                table.optimize.compact(writer_properties=self._delta.writer_properties(table))
             if self._cleaned is None or now > self._cleaned + DAY:
                 self._cleaned = now
                 table.vacuum(dry_run=False)

@@ -108,12 +108,14 @@ class DeltaLakeSink:
 
     def divide(self, layout: Layout, rows: DataFrame, replacing: Collection[int]) -> None:
         """See `Sink.divide`."""
+        table = self._files.table()
         self._files.deltalake.write_deltalake(
-            self._files.table(),
+            table,
             rows.toArrow(),
             mode="overwrite",
             predicate=among(layout.columns, replacing),
             commit_properties=self._files.noted(BUCKETS, layout.buckets),
+            writer_properties=self._files.writer_properties(table),
         )
 
     def rows(self, spark: SparkSession, buckets: Collection[int] | None = None) -> DataFrame:
@@ -180,7 +182,9 @@ class DeltaLakeSink:
         """See `Sink.compact`."""
         assert layout.bucket is not None  # noqa: S101 - only copies with buckets are compacted
         some = (layout.bucket, "in", [str(number) for number in buckets])
-        self._files.table().optimize.compact(partition_filters=[some])
+        table = self._files.table()
+        properties = self._files.writer_properties(table)
+        table.optimize.compact(partition_filters=[some], writer_properties=properties)
 
     def clean(self) -> None:
         """See `Sink.clean`."""
