@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from cdc_reader._arrow import to_arrow
 from cdc_reader._time import Micros
 from cdc_reader.changes.folding.events import distinct, groups_of_both, plain
 from cdc_reader.changes.folding.keys import flat
@@ -22,7 +23,7 @@ from cdc_reader.changes.lifetimes import Lifetimes
 from cdc_reader.copies.columns import CopyColumns
 from cdc_reader.copies.present_rows import present_rows
 from cdc_reader.copies.rereading import Rereading
-from cdc_reader.copies.row_state import FIRST, LAST, WHOLE
+from cdc_reader.copies.row_state import TYPE, before, with_states
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -35,16 +36,16 @@ def expired(
     if not _may_have_expired(table, columns, until):
         return None
     wanted = {name: ds.field(name) for name in (*columns.key, columns.state)}
-    is_due = ds.field(columns.state, FIRST) <= until
+    is_due = ds.field(columns.state).cast(TYPE) < before(until + 1)
     due = table.to_pyarrow_dataset().to_table(wanted, filter=is_due)
     if not due.num_rows:
         return None
-    state = due.column(columns.state).combine_chunks()
-    last, whole = (pc.struct_field(state, name) for name in (LAST, WHOLE))
-    is_gone = pc.and_(pc.fill_null(whole, False), pc.less_equal(last, until))
-    gone, rest = due.filter(is_gone), due.filter(pc.invert(is_gone))
+    due = with_states(due, columns.state)
+    lifetimes = Lifetimes.of_column(flat(due.column(names.EXPIRES)))
+    is_gone = lifetimes.whole & (lifetimes.last <= until)
+    gone, rest = due.filter(to_arrow(is_gone)), due.filter(to_arrow(~is_gone))
     deleted = gone.select(columns.key).combine_chunks().to_batches()
-    times = pc.struct_field(gone.column(columns.state), LAST).to_pylist()
+    times = lifetimes.last[is_gone].tolist()
     found = [rereading.output.deletes(keys, rereading.schema, times) for keys in deleted]
     for keys in distinct(plain(rest.select(columns.partition))).combine_chunks().to_batches():
         horizons = _horizons(table, columns, keys, until)
@@ -55,10 +56,10 @@ def expired(
 def _may_have_expired(table: DeltaTable, columns: CopyColumns, until: Micros) -> bool:
     """Return whether a file may have values that have expired, from the statistics of files."""
     files = pa.table(table.get_add_actions(flatten=True))
-    name = f"min.{columns.state}.{FIRST}"
-    if name not in files.schema.names:  # of a table without files, or without expiries
-        return f"null_count.{columns.state}.{FIRST}" not in files.schema.names and len(files) > 0
-    has_due = pc.less_equal(files.column(name), until)
+    name = f"min.{columns.state}"
+    if name not in files.schema.names:  # of a table without files, or without states
+        return f"null_count.{columns.state}" not in files.schema.names and len(files) > 0
+    has_due = pc.less(files.column(name), before(until + 1))
     return bool(pc.any(has_due).as_py())
 
 

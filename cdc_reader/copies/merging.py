@@ -11,7 +11,7 @@ from attrs import frozen
 from cdc_reader.changes.folding.fold import DELETE, REPLACE, UPSERT
 from cdc_reader.changes.frames import columns as names
 from cdc_reader.copies.columns import CopyColumns, quoted
-from cdc_reader.copies.row_state import FIRST, INSERTED, LAST, WHOLE, states_of
+from cdc_reader.copies.row_state import is_inserted, joined, states_of
 
 
 def mergeable(columns: CopyColumns, updates: pa.Table) -> pa.Table:
@@ -76,7 +76,7 @@ class Merge:
     @property
     def is_gone(self) -> str:
         """The condition that a row of the copy is no row of the table after its update."""
-        lost = [f"NOT {self._inserted('s')}", f"NOT {self._inserted('t')}"]
+        lost = [f"NOT {is_inserted(self._state(side))}" for side in "st"]
         lost += [f"{self._after(name)} IS NULL" for name in self._regulars]
         is_upsert = self._is(UPSERT)
         return f"{self._is(DELETE)} OR ({is_upsert} AND {' AND '.join(lost)})"
@@ -85,38 +85,16 @@ class Merge:
     def is_new(self) -> str:
         """The condition that an update without a row in the copy makes one."""
         values = [f"s.{quoted(name)} IS NOT NULL" for name in self._regulars]
-        found = " OR ".join([self._inserted("s"), *values])
+        found = " OR ".join([is_inserted(self._state("s")), *values])
         return f"{self._is(REPLACE)} OR ({self._is(UPSERT)} AND ({found}))"
 
     @property
     def updates(self) -> dict[str, str]:
         """The new value of each column of a row of the copy, without the key."""
-        state = self.columns.state
-        kept = f"CASE WHEN {self._is(UPSERT)} THEN {self._joined_state} ELSE s.{quoted(state)} END"
-        return {**{name: self._after(name) for name in self.columns.values}, state: kept}
-
-    @property
-    def _joined_state(self) -> str:
-        """The state of a row that consists of what it was and of its update."""
-        inserted = f"({self._inserted('s')} OR {self._inserted('t')})"
-        first, last = (
-            f"{choice}({self._field('s', field)}, {self._field('t', field)})"
-            for choice, field in (("least", FIRST), ("greatest", LAST))
-        )
-        whole = " AND ".join(f"COALESCE({self._field(it, WHOLE)}, false)" for it in "st")
-        return (
-            f"CASE WHEN {inserted} AND {first} IS NULL AND NOT ({whole}) THEN NULL "
-            f"ELSE named_struct('{INSERTED}', {inserted}, '{FIRST}', {first}, '{LAST}', {last}, "
-            f"'{WHOLE}', {whole}) END"
-        )
-
-    def _inserted(self, side: str) -> str:
-        return f"COALESCE({self._field(side, INSERTED)}, true)"
-
-    def _field(self, side: str, name: str) -> str:
-        """A field of the state. Without the CASE, deltalake finds values in null structs."""
-        state = f"{side}.{quoted(self.columns.state)}"
-        return f"CASE WHEN {state} IS NULL THEN NULL ELSE {state}['{name}'] END"
+        ours, theirs = map(self._state, "st")
+        state = f"CASE WHEN {self._is(UPSERT)} THEN {joined(ours, theirs)} ELSE {ours} END"
+        values = {name: self._after(name) for name in self.columns.values}
+        return {**values, self.columns.state: state}
 
     @property
     def inserts(self) -> dict[str, str]:
@@ -130,6 +108,9 @@ class Merge:
     @property
     def _regulars(self) -> list[str]:
         return [name for name in self.columns.values if name not in self.columns.statics]
+
+    def _state(self, side: str) -> str:
+        return f"{side}.{quoted(self.columns.state)}"
 
     def _after(self, name: str) -> str:
         flag = quoted(self.columns.flags[name])

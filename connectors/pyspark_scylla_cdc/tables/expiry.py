@@ -18,8 +18,9 @@ from pyspark.sql.types import StringType
 
 from cdc_reader._time import FOREVER, Micros
 from cdc_reader.changes.frames import columns as names
+from cdc_reader.copies.columns import quoted
 from cdc_reader.copies.rereading import can_be_read_again
-from cdc_reader.copies.row_state import FIRST, LAST, WHOLE
+from cdc_reader.copies.row_state import NEVER, before, expiry_in, is_whole, last
 from pyspark_scylla_cdc.tables.layout import IS_CURRENT, VALID_FROM, Layout
 from pyspark_scylla_cdc.tables.ranges import column
 from pyspark_scylla_cdc.tables.row_updates import table_of
@@ -58,15 +59,17 @@ class Expiry:
             return changes
         if not _has_exact_keys(changes):
             return changes
-        rows, state = _expiring(sink, layout, changes), column(layout.state)
+        rows, state = _expiring(sink, layout, changes), quoted(layout.state)
+        first, bound = column(layout.state), before(since)
         # A change at the time `since` itself is among `changes`, and may write what expires then.
-        due = rows.where(state[FIRST] < since).localCheckpoint()
-        later = rows.where(state[FIRST] >= since).agg(sf.min(state[FIRST])).head()
-        self._later = FOREVER if later is None or later[0] is None else later[0]
+        due = rows.where(first < bound).localCheckpoint()
+        later = rows.where(first >= bound).agg(sf.min(first)).head()
+        expiry = None if later is None else expiry_in(later[0])
+        self._later = FOREVER if expiry is None else expiry
         found = changes
         if not due.isEmpty():
-            is_gone = sf.coalesce(state[WHOLE], sf.lit(False)) & (state[LAST] < since)
-            gone = deletes(changes, due.where(is_gone), "delete", state[LAST])
+            is_gone = sf.expr(f"{is_whole(state)} AND {last(state)} < {since}")
+            gone = deletes(changes, due.where(is_gone), "delete", sf.expr(last(state)))
             rest = self._read_again(layout, due.where(~is_gone), rows, changes, since)
             expired = gone.unionByName(rest).localCheckpoint()
             found = like(changes, changes.unionByName(expired))
@@ -82,9 +85,9 @@ class Expiry:
         self, layout: Layout, due: DataFrame, rows: DataFrame, changes: DataFrame, since: Micros
     ) -> DataFrame:
         """Read the partitions of `due` rows again, and tell when other `rows` of them expire."""
-        key, last = [*map(column, layout.partition)], column(layout.state)[LAST]
+        key, expiry = [*map(column, layout.partition)], sf.expr(last(quoted(layout.state)))
         partitions = due.select(*key).distinct()
-        horizon = sf.max(sf.when(last > since, last))
+        horizon = sf.max(sf.when(expiry > since, expiry))
         keys = rows.join(partitions, [*layout.partition], "left_semi").groupBy(*key).agg(horizon)
         return self._reread(keys, changes)
 
@@ -109,7 +112,7 @@ def _expiring(sink: Sink, layout: Layout, changes: DataFrame) -> DataFrame:
         rows = rows.where(column(IS_CURRENT))
     key = [name for name in layout.key if name != VALID_FROM or not layout.history]
     state = column(layout.state)
-    return rows.where(state[FIRST].isNotNull()).select(*map(column, key), state)
+    return rows.where(state < NEVER).select(*map(column, key), state)
 
 
 def deletes(changes: DataFrame, keys: DataFrame, kind: str, time: Column) -> DataFrame:

@@ -10,7 +10,6 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import (
     BooleanType,
     IntegerType,
-    LongType,
     StringType,
     StructField,
     StructType,
@@ -20,7 +19,6 @@ from pyspark.sql.types import (
 from cdc_reader.changes.folding import events, history
 from cdc_reader.changes.frames import columns as names
 from cdc_reader.copies.columns import CopyColumns, OwnNames, quoted, state_beside
-from cdc_reader.copies.row_state import FIRST, INSERTED, LAST, WHOLE
 from cdc_reader.cql.names import without_case
 from cdc_reader.errors import ConfigurationError
 from pyspark_scylla_cdc.tables.buckets import bucket_of
@@ -28,17 +26,6 @@ from pyspark_scylla_cdc.tables.keys import refuse_equal_names, refuse_keys
 
 VERSION = VALID_FROM, VALID_TO, IS_CURRENT = events.VALID_FROM, history.VALID_TO, "is_current"
 """Columns of a copy with history, in which each row is a version of a row of the table."""
-
-
-STATE = StructType(
-    [
-        StructField(INSERTED, BooleanType()),
-        StructField(FIRST, LongType()),
-        StructField(LAST, LongType()),
-        StructField(WHOLE, BooleanType()),
-    ]
-)
-"""The type of the column `state`, as in `cdc_reader.copies.row_state`."""
 
 
 @frozen
@@ -82,7 +69,7 @@ class Layout:
     @property
     def row(self) -> StructType:
         """The columns of a row: all columns of the copy except the bucket."""
-        return StructType([*self.schema, StructField(self.state, STATE)])
+        return StructType([*self.schema, StructField(self.state, StringType())])
 
     @property
     def stored(self) -> StructType:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import reduce
 from operator import or_
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -31,7 +31,7 @@ from cdc_reader.copies.properties import (
     application,
     own_properties,
 )
-from cdc_reader.copies.row_state import FIRST
+from cdc_reader.copies.row_state import expiry_in
 from cdc_reader.errors import ConfigurationError
 from pyspark_scylla_cdc.tables.differences import Difference, fitted, new_fields
 from pyspark_scylla_cdc.tables.layout import Layout
@@ -138,8 +138,8 @@ class _MergeSink(ABC):
         self._check(rows)
         append = self._whole(rows).writeTo(self._table).append
         self._record(rows.sparkSession, self._done(batch), append)
-        [(first,)] = rows.agg(sf.min(column(layout.state)[FIRST])).collect()
-        return cast("Micros | None", first)
+        [(first,)] = rows.agg(sf.min(column(layout.state))).collect()
+        return expiry_in(first)
 
     def commit(
         self, batch: MicroBatch, layout: Layout, updates: DataFrame | pa.Table
@@ -150,7 +150,7 @@ class _MergeSink(ABC):
         # reads the target.
         rows = updates.localCheckpoint()
         bucket = sf.lit(None) if layout.bucket is None else column(layout.bucket)
-        first = sf.min(column(layout.state)[FIRST])
+        first = sf.min(column(layout.state))
         touched = rows.groupBy(column(layout.kind), bucket.alias("bucket")).agg(first).collect()
         if needed := {place for kind, place, _ in touched if kind == NEEDED}:
             keys = rows.where(column(layout.kind) == NEEDED).select(*map(column, layout.partition))
@@ -165,7 +165,7 @@ class _MergeSink(ABC):
         merged = self._merge(merge, _partitions(layout, rows))
         self._record(spark, done, lambda: spark.sql(merged))
         spark.catalog.dropTempView(_VIEW)
-        return min((it for *_, it in touched if it is not None), default=None)
+        return expiry_in(min((it for *_, it in touched if it is not None), default=None))
 
     def files(self, spark: SparkSession) -> dict[int, Files]:
         """See `Sink.files`."""
@@ -256,7 +256,8 @@ class IcebergSink(_MergeSink):
 
     PROVIDER = "iceberg"
     ON_CREATION: ClassVar = {
-        "format-version": "2",
+        "format-version": "3",  # a merge replaces the deletion vectors of earlier ones
+        "read.split.open-file-cost": str(1 << 20),  # files of a bucket are small
         "write.delete.mode": "merge-on-read",
         "write.merge.mode": "merge-on-read",
         "write.update.mode": "merge-on-read",

@@ -18,6 +18,7 @@ from pyspark.sql.types import StructField, StructType
 import cdc_reader as cdc
 from cdc_reader._arrow import cells, to_arrow
 from cdc_reader._time import FOREVER, Micros
+from cdc_reader.changes import lifetimes
 from cdc_reader.changes.folding.events import NEEDED_COLUMNS, groups_of_both
 from cdc_reader.changes.folding.keys import flat
 from cdc_reader.changes.folding.rows import INCOMPLETE
@@ -25,7 +26,7 @@ from cdc_reader.changes.frames import columns as names
 from cdc_reader.changes.frames.commit_time import TIMESTAMP
 from cdc_reader.copies.columns import quoted
 from cdc_reader.copies.merging import mergeable
-from cdc_reader.copies.row_state import FIRST, INSERTED, LAST, WHOLE, states_of
+from cdc_reader.copies.row_state import first, is_inserted, is_whole, last, states_of
 from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import Column as CqlColumn
 from cdc_reader.cql.schema import ColumnKind, TableSchema
@@ -199,13 +200,17 @@ def _tasks(changes: DataFrame) -> int:
 def as_changes(rows: DataFrame, layout: Layout) -> DataFrame:
     """Return rows of the copy as changes of type `_ROW`."""
     columns = fitted(rows, layout.row)
-    state = columns.pop(layout.state)
-    times = (sf.timestamp_micros(state[name]).alias(name) for name in (FIRST, LAST))
-    expires = sf.when(state.isNotNull(), sf.struct(*times, state[WHOLE].alias(WHOLE)))
+    del columns[layout.state]
+    state = quoted(layout.state)
+    times = [f"timestamp_micros({each(state)})" for each in (first, last)]
+    parts = zip([field.name for field in lifetimes.TYPE], [*times, is_whole(state)], strict=True)
+    expires = ", ".join(f"'{name}', {value}" for name, value in parts)
     return rows.select(
         *(value.alias(name) for name, value in columns.items()),
-        sf.coalesce(state[INSERTED], sf.lit(True)).alias(names.INSERTED),
-        expires.alias(names.EXPIRES),
+        sf.expr(is_inserted(state)).alias(names.INSERTED),
+        sf.expr(f"CASE WHEN {state} IS NOT NULL THEN named_struct({expires}) END").alias(
+            names.EXPIRES
+        ),
         sf.lit(_ROW).alias(names.CHANGE_TYPE),
     )
 

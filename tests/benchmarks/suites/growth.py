@@ -30,7 +30,7 @@ from pyspark.sql import functions as sf
 from pyspark_scylla_cdc.local_session import local_session
 from pyspark_scylla_cdc.tables.buckets import bucket_of, wanted
 from pyspark_scylla_cdc.tables.delta import DeltaLakeSink
-from pyspark_scylla_cdc.tables.layout import STATE, Layout, layout_of
+from pyspark_scylla_cdc.tables.layout import Layout, layout_of
 from pyspark_scylla_cdc.tables.merge import DeltaSparkSink, IcebergSink
 from pyspark_scylla_cdc.tables.sink import MicroBatch, Sink
 from pyspark_scylla_cdc.tables.update import update
@@ -160,7 +160,7 @@ def _copies(
     layout = evolve(layout, buckets=ours.buckets())
     for part in range(size):
         rows = _rows(spark, part)
-        marked = rows.withColumn(layout.state, sf.lit(None).cast(STATE)).repartition(
+        marked = rows.withColumn(layout.state, sf.lit(None).cast("string")).repartition(
             2, *map(sf.expr, layout.place())
         )
         ours.append(MicroBatch(QUERY, part, plan=0), layout, layout.placed(marked))
@@ -220,7 +220,9 @@ def _snapshot(spark: SparkSession, served: Served, folder: Path) -> Figure:
     sink.set_buckets(wanted(SNAPSHOT * MILLION))
     layout = evolve(layout, buckets=sink.buckets())
     for part in range(SNAPSHOT):
-        rows = layout.placed(_rows(spark, part).withColumn(layout.state, sf.lit(None).cast(STATE)))
+        rows = layout.placed(
+            _rows(spark, part).withColumn(layout.state, sf.lit(None).cast("string"))
+        )
         began = time.perf_counter()
         sink.append(MicroBatch(QUERY, part, plan=0), layout, rows)
         seconds.append(time.perf_counter() - began)

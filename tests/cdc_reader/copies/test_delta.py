@@ -30,7 +30,7 @@ def created(path: Path) -> DeltaFiles:
 
 def updates(kind: str, day: int | None = None) -> pa.Table:
     """Return an update of row 2."""
-    row = pa.table({"p": [2], "d": [day], "_state": [{"inserted": False}]}, SCHEMA)
+    row = pa.table({"p": [2], "d": [day], "_state": ["9999999999 0000000000 --"]}, SCHEMA)
     own = {COLUMNS.kind: pa.array([kind]), COLUMNS.flags["d"]: pa.array([True])}
     return pa.table({**dict(zip(row.schema.names, row.columns, strict=True)), **own})
 
