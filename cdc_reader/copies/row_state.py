@@ -129,7 +129,7 @@ def _flag(mask: Mask, letter: str) -> pa.Array:
 
 def _words(times: Indices, none: Micros, word: str) -> pa.Array:
     """Return times, in µs, as words of ten digits; `word` for those that stand for none."""
-    seconds = np.clip(-(-times // _SECOND), 0, int(NEVER) - 1)
+    seconds = np.clip(-(-times // _SECOND), 1, int(NEVER) - 1)  # 0 stands for none
     padded = pc.utf8_lpad(to_arrow(seconds).cast(TYPE), 10, "0")
     return pc.if_else(to_arrow(times == none), word, padded)
 

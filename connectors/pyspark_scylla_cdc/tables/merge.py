@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import reduce
 from operator import or_
 from typing import Any, ClassVar
@@ -149,9 +149,7 @@ class _MergeSink(ABC):
         # Spark evaluates the source of a merge twice, and some versions cannot plan a source that
         # reads the target.
         rows = updates.localCheckpoint()
-        bucket = sf.lit(None) if layout.bucket is None else column(layout.bucket)
-        first = sf.min(column(layout.state))
-        touched = rows.groupBy(column(layout.kind), bucket.alias("bucket")).agg(first).collect()
+        touched, hashes = _touched(layout, rows)
         if needed := {place for kind, place, _ in touched if kind == NEEDED}:
             keys = rows.where(column(layout.kind) == NEEDED).select(*map(column, layout.partition))
             raise RowsNeeded(keys, needed if layout.bucket else None)
@@ -162,7 +160,7 @@ class _MergeSink(ABC):
             return None
         rows.createOrReplaceTempView(_VIEW)
         merge = Merge(layout.columns, {place for _, place, _ in touched})
-        merged = self._merge(merge, _partitions(layout, rows))
+        merged = self._merge(merge, _in_partitions(layout, hashes))
         self._record(spark, done, lambda: spark.sql(merged))
         spark.catalog.dropTempView(_VIEW)
         return expiry_in(min((it for *_, it in touched if it is not None), default=None))
@@ -441,17 +439,30 @@ class DeltaSparkSink(_MergeSink):
                 spark.conf.unset(key)
 
 
-def _partitions(layout: Layout, rows: DataFrame) -> list[str]:
-    """Return a condition, in SQL, that lists the partitions of the rows, unless they are too many.
+def _touched(layout: Layout, rows: DataFrame) -> tuple[list[Any], list[int]]:
+    """Return each kind and bucket of updates with their least state, and their partitions' hashes.
 
-    It lists their hashes. Spark compares them before it joins, and so shuffles few rows of a copy.
+    There are no hashes if the partitions are too many. One query finds all of this: on a small
+    micro-batch, a query takes longer to plan than to run.
     """
-    hashed = rows.select(sf.xxhash64(*map(column, layout.partition))).distinct()
-    found = [f"{value}L" for (value,) in hashed.limit(_MOST_PARTITIONS + 1).collect()]
+    bucket = sf.lit(None) if layout.bucket is None else column(layout.bucket)
+    places = [column(layout.kind).alias("kind"), bucket.alias("bucket")]
+    key = sf.xxhash64(*map(column, layout.partition))
+    least = sf.min(column(layout.state))
+    found = rows.groupBy(*places, key).agg(least).limit(_MOST_PARTITIONS + 1).collect()
     if len(found) > _MOST_PARTITIONS:
-        return []
+        return [(*row,) for row in rows.groupBy(*places).agg(least).collect()], []
+    return [(kind, place, state) for kind, place, _, state in found], [row[2] for row in found]
+
+
+def _in_partitions(layout: Layout, hashes: Iterable[int]) -> list[str]:
+    """Return the condition, in SQL, that a row is in a partition with one of the hashes, if any.
+
+    Spark compares them before it joins, and so shuffles few rows of a copy.
+    """
     key = ", ".join(f"t.{quoted(name)}" for name in layout.partition)
-    return [f"xxhash64({key}) IN ({', '.join(found)})"]
+    found = ", ".join(f"{value}L" for value in sorted({*hashes}))
+    return [f"xxhash64({key}) IN ({found})"] if found else []
 
 
 def _listed(properties: dict[str, str]) -> str:
