@@ -319,10 +319,12 @@ class IcebergSink(_MergeSink):
         spark.sql(f"REFRESH TABLE {self._table}")
         files = spark.table(f"{self._table}.files")
         counted = files["record_count"]  # of rows, or in a file of deletes, of deleted rows
+        # A file with many deletion vectors is listed once for each.
+        size = sf.coalesce(files["content_size_in_bytes"], files["file_size_in_bytes"])
         return files.select(
             (sf.lit(0) if bucket is None else files["partition"][bucket]).alias("place"),
             sf.when(files["content"] == 0, counted).otherwise(-counted).alias("rows"),
-            files["file_size_in_bytes"].alias("size"),
+            size.alias("size"),
         )
 
     def _call(self, procedure: str, **arguments: str) -> None:
