@@ -52,6 +52,7 @@ _VIEW = "__scylla_cdc_merged"
 _BATCH, _QUERY, _PLAN = (f"{APPLICATION}.{name}" for name in ("batch", "query", "plan"))
 _NOTES = frozenset((_BATCH, _QUERY, _PLAN, BUCKETS))
 _TRANSACTION = "spark.databricks.delta.write.txn"
+_MATERIALIZE = "spark.databricks.delta.merge.materializeSource"
 _IN_ICEBERG = frozenset(
     # the table's own: https://iceberg.apache.org/spec/#reserved-field-ids
     "_deleted _file _last_updated_sequence_number _partition _pos _row_id _spec_id "
@@ -431,7 +432,11 @@ class DeltaSparkSink(_MergeSink):
         self, spark: SparkSession, notes: Mapping[str, object], write: Callable[[], object]
     ) -> None:
         [(name, version)] = notes.items()
-        settings = {f"{_TRANSACTION}AppId": name, f"{_TRANSACTION}Version": str(version)}
+        settings = {
+            f"{_TRANSACTION}AppId": name,
+            f"{_TRANSACTION}Version": str(version),
+            _MATERIALIZE: "none",  # the source of a merge is a checkpoint already
+        }
         for key, value in settings.items():
             spark.conf.set(key, value)  # each micro-batch has its own session
         try:
