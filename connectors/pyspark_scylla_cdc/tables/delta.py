@@ -66,7 +66,6 @@ class DeltaLakeSink:
         self._files = DeltaFiles(path, _REMEDIES)
         self.target = path
         self.few = _FEW
-        """0 after a large micro-batch: the next one is probably large too."""
 
     def prepare(self, layout: Layout) -> Layout:
         """See `Sink.prepare`."""
@@ -143,10 +142,14 @@ class DeltaLakeSink:
         return first_expiry(found.column(layout.state))
 
     def commit(
-        self, batch: MicroBatch, layout: Layout, updates: DataFrame | pa.Table
+        self,
+        batch: MicroBatch,
+        layout: Layout,
+        updates: DataFrame | pa.Table,
+        spark: SparkSession,
     ) -> Micros | None:
         """See `Sink.commit`."""
-        rows, table = _collected(updates), self._files.table()
+        rows, table = _collected(updates, spark), self._files.table()
         self.few = _FEW if len(rows) <= _FEW else 0
         buckets = _values(rows, layout.bucket)
         if NEEDED in _values(rows, layout.kind):
@@ -195,10 +198,10 @@ class DeltaLakeSink:
         return found
 
 
-def _collected(updates: DataFrame | pa.Table) -> pa.Table:
+def _collected(updates: DataFrame | pa.Table, spark: SparkSession) -> pa.Table:
     if isinstance(updates, pa.Table):
         return updates
-    with _without_adaption(updates.sparkSession):
+    with _without_adaption(spark):
         return updates.toArrow()
 
 

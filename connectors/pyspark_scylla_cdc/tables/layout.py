@@ -99,6 +99,13 @@ class Layout:
         fields = [StructField(name, BooleanType()) for name in self.flag_names.values()]
         return StructType([StructField(self.kind, StringType()), *fields])
 
+    @property
+    def updated(self) -> StructType:
+        """The columns of updates."""
+        own = self.row.names
+        bucket = (field for field in self.stored if field.name not in own)
+        return StructType([*self.row, *self.flags, *bucket])
+
     def place(self, key: Sequence[str] | None = None) -> list[str]:
         """Return in SQL what places a row: its bucket, or its partition key without buckets.
 

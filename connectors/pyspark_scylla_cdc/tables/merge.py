@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import reduce
-from operator import or_
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -47,6 +45,7 @@ from pyspark_scylla_cdc.tables.sink import (
     refuse_columns,
     version_of,
 )
+from pyspark_scylla_cdc.tables.touched import touched_by
 
 _VIEW = "__scylla_cdc_merged"
 _BATCH, _QUERY, _PLAN = (f"{APPLICATION}.{name}" for name in ("batch", "query", "plan"))
@@ -64,8 +63,7 @@ _IN_DELTA = IN_PARQUET.union(
     ("__delta_internal_is_row_deleted", "__delta_internal_row_index"),  # with deletion vectors
     ("_file_name_", "_row_id_"),  # in a MERGE
 )
-_MOST_PARTITIONS = 10_000
-"""The number of partitions of a micro-batch up to which the condition of a merge lists them."""
+_FEW = 10_000
 _UNUSUAL = frozenset(" ,;{}()\n\t=")
 _MAPPING = {
     "delta.columnMapping.mode": "name",
@@ -85,9 +83,8 @@ class _MergeSink(ABC):
     ON_CREATION: ClassVar[Mapping[str, str]]
     """Properties of a new table. A merge does not rewrite the files that it changes."""
 
-    few = 0
-
     def __init__(self, spark: SparkSession, table: str) -> None:
+        self.few = _FEW
         self._spark = spark
         self._table = table
         self.target = table
@@ -143,28 +140,34 @@ class _MergeSink(ABC):
         return expiry_in(first)
 
     def commit(
-        self, batch: MicroBatch, layout: Layout, updates: DataFrame | pa.Table
+        self,
+        batch: MicroBatch,
+        layout: Layout,
+        updates: DataFrame | pa.Table,
+        spark: SparkSession,
     ) -> Micros | None:
         """See `Sink.commit`."""
-        assert isinstance(updates, DataFrame)  # noqa: S101 - `few` is 0
-        # Spark evaluates the source of a merge twice, and some versions cannot plan a source that
-        # reads the target.
-        rows = updates.localCheckpoint()
-        touched, hashes = _touched(layout, rows)
-        if needed := {place for kind, place, _ in touched if kind == NEEDED}:
+        if are_few := isinstance(updates, pa.Table):
+            rows = spark.createDataFrame(updates, layout.updated)
+        else:
+            # Spark evaluates the source of a merge twice, and some versions cannot plan a source
+            # that reads the target.
+            rows = updates.localCheckpoint()
+        touched = touched_by(rows, layout, are_few=are_few)
+        self.few = _FEW if touched.updates <= _FEW else 0
+        if touched.needed:
             keys = rows.where(column(layout.kind) == NEEDED).select(*map(column, layout.partition))
-            raise RowsNeeded(keys, needed if layout.bucket else None)
+            raise RowsNeeded(keys, touched.needed if layout.bucket else None)
         self._check(rows)
-        spark, done = rows.sparkSession, self._done(batch)
-        if not touched:  # a merge without rows might not commit
+        done = self._done(batch)
+        if not touched.updates:  # a merge without rows might not commit
             self._note(spark, done)
             return None
         rows.createOrReplaceTempView(_VIEW)
-        merge = Merge(layout.columns, {place for _, place, _ in touched})
-        merged = self._merge(merge, _in_partitions(layout, hashes))
+        merged = self._merge(Merge(layout.columns, touched.buckets), touched.partitions)
         self._record(spark, done, lambda: spark.sql(merged))
         spark.catalog.dropTempView(_VIEW)
-        return expiry_in(min((it for *_, it in touched if it is not None), default=None))
+        return touched.expiry
 
     def files(self, spark: SparkSession) -> dict[int, Files]:
         """See `Sink.files`."""
@@ -196,8 +199,8 @@ class _MergeSink(ABC):
         """Return the properties that the table must have."""
         return own_properties(layout.columns)
 
-    def _merge(self, merge: Merge, conditions: Sequence[str]) -> str:
-        condition = " AND ".join([*conditions, merge.condition])
+    def _merge(self, merge: Merge, partitions: Sequence[str]) -> str:
+        condition = " AND ".join([*partitions, merge.condition])
         updates = ", ".join(f"t.{quoted(name)} = {it}" for name, it in merge.updates.items())
         columns = ", ".join(map(quoted, merge.inserts))
         return (
@@ -298,12 +301,18 @@ class IcebergSink(_MergeSink):
 
     def _notes(self) -> dict[str, str]:
         """Return the notes in the last snapshot that has any; it repeats all earlier ones."""
-        self._spark.sql(f"REFRESH TABLE {self._table}")
-        history = self._spark.table(f"{self._table}.history").where("is_current_ancestor")
-        snapshots = self._spark.table(f"{self._table}.snapshots").join(history, "snapshot_id")
-        noted = reduce(or_, (snapshots["summary"][name].isNotNull() for name in (_QUERY, BUCKETS)))
-        last = snapshots.where(noted).orderBy(sf.desc("committed_at")).select("summary").head()
-        return {} if last is None else {it: last[0][it] for it in last[0] if it in _NOTES}
+        jvm: Any = self._spark.sparkContext._jvm  # noqa: SLF001 - a query would take longer
+        session = self._spark._jsparkSession  # noqa: SLF001
+        table = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(session, self._table)
+        table.refresh()  # catalogs cache tables
+        snapshot = table.currentSnapshot()
+        while snapshot is not None:
+            summary = snapshot.summary()
+            if summary.containsKey(_QUERY) or summary.containsKey(BUCKETS):
+                return {name: summary[name] for name in _NOTES if summary.containsKey(name)}
+            parent = snapshot.parentId()
+            snapshot = None if parent is None else table.snapshot(parent)
+        return {}
 
     def compact(self, layout: Layout, buckets: Sequence[int]) -> None:
         """See `Sink.compact`."""
@@ -444,32 +453,6 @@ class DeltaSparkSink(_MergeSink):
         finally:
             for key in settings:
                 spark.conf.unset(key)
-
-
-def _touched(layout: Layout, rows: DataFrame) -> tuple[list[Any], list[int]]:
-    """Return each kind and bucket of updates with their least state, and their partitions' hashes.
-
-    There are no hashes if the partitions are too many. One query finds all of this: on a small
-    micro-batch, a query takes longer to plan than to run.
-    """
-    bucket = sf.lit(None) if layout.bucket is None else column(layout.bucket)
-    places = [column(layout.kind).alias("kind"), bucket.alias("bucket")]
-    key = sf.xxhash64(*map(column, layout.partition))
-    least = sf.min(column(layout.state))
-    found = rows.groupBy(*places, key).agg(least).limit(_MOST_PARTITIONS + 1).collect()
-    if len(found) > _MOST_PARTITIONS:
-        return [(*row,) for row in rows.groupBy(*places).agg(least).collect()], []
-    return [(kind, place, state) for kind, place, _, state in found], [row[2] for row in found]
-
-
-def _in_partitions(layout: Layout, hashes: Iterable[int]) -> list[str]:
-    """Return the condition, in SQL, that a row is in a partition with one of the hashes, if any.
-
-    Spark compares them before it joins, and so shuffles few rows of a copy.
-    """
-    key = ", ".join(f"t.{quoted(name)}" for name in layout.partition)
-    found = ", ".join(f"{value}L" for value in sorted({*hashes}))
-    return [f"xxhash64({key}) IN ({found})"] if found else []
 
 
 def _listed(properties: dict[str, str]) -> str:

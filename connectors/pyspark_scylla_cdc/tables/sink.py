@@ -73,7 +73,10 @@ class Sink(Protocol):
     target: str
     """The path or the name of the target, for messages."""
     few: int
-    """The number of changes up to which they are folded in this process, see `few_row_updates`."""
+    """The number of changes up to which they are folded in this process, see `few_row_updates`.
+
+    It is 0 after a large micro-batch: the next one is probably large too.
+    """
 
     def prepare(self, layout: Layout) -> Layout:
         """Create the target, or check that an existing target can have this layout.
@@ -122,12 +125,15 @@ class Sink(Protocol):
         ...
 
     def commit(
-        self, batch: MicroBatch, layout: Layout, updates: DataFrame | pa.Table
+        self,
+        batch: MicroBatch,
+        layout: Layout,
+        updates: DataFrame | pa.Table,
+        spark: SparkSession,
     ) -> Micros | None:
         """Update the rows of the copy, and record the micro-batch, atomically.
 
-        A sink with `few` takes updates in Arrow too. Returns when the first of the updates' values
-        expires, or None if none does.
+        Returns when the first of the updates' values expires, or None if none does.
 
         `updates` have the columns of the copy and `layout.flags`; `cdc_reader.row_updates` says
         what they mean. The target may have columns that the layout lacks, because the table has

@@ -59,7 +59,7 @@ def update(
 
 def _write(sink: Sink, layout: Layout, changes: DataFrame, batch: MicroBatch) -> Micros | None:
     """Write a micro-batch; return when the first of its values expires, see `Sink.commit`."""
-    begun = _begun_anew(changes)
+    begun, spark = _begun_anew(changes), changes.sparkSession
     if batch.snapshot is not None and begun is None:
         return sink.append(batch, layout, first_rows(changes, layout, batch.snapshot))
     if begun is None and not layout.history:
@@ -67,26 +67,28 @@ def _write(sink: Sink, layout: Layout, changes: DataFrame, batch: MicroBatch) ->
     if begun is None:
         there = _touched(sink, layout, changes)
     else:
-        there = present_rows(sink, layout, changes.sparkSession)
+        there = present_rows(sink, layout, spark)
         changes = _replacing_all(layout, changes, there, begun)
     if layout.history:
         updates = version_updates(changes, layout, there.where(column(IS_CURRENT)))
     else:
         updates = row_updates(changes, layout, there)
-    return sink.commit(batch, layout, updates)
+    return sink.commit(batch, layout, updates, spark)
 
 
 def _merge(sink: Sink, layout: Layout, changes: DataFrame, batch: MicroBatch) -> Micros | None:
     """Update the rows that changes touch; read the copy only for the partitions that need it."""
-    found = few_row_updates(changes, layout, sink.few) if sink.few else None
+    spark = changes.sparkSession
+    updates = few_row_updates(changes, layout, sink.few) if sink.few else None
     try:
-        return sink.commit(batch, layout, row_updates(changes, layout) if found is None else found)
+        found = row_updates(changes, layout) if updates is None else updates
+        return sink.commit(batch, layout, found, spark)
     except RowsNeeded as needed:
         partitions = needed.partitions
         if isinstance(partitions, pa.Table):
-            partitions = changes.sparkSession.createDataFrame(partitions)
+            partitions = spark.createDataFrame(partitions)
         rows = _rows_in(sink, layout, partitions, needed.buckets)
-        return sink.commit(batch, layout, row_updates(changes, layout, rows))
+        return sink.commit(batch, layout, row_updates(changes, layout, rows), spark)
 
 
 def _touched(sink: Sink, layout: Layout, changes: DataFrame) -> DataFrame:

@@ -4,8 +4,9 @@ A micro-batch of 1,000 changes is merged into copies of 1, 4 and 16 million rows
 that the session can write: by deltalake, and on older versions of Spark by Delta Lake's library and
 in Iceberg. The changed keys are ``spread`` over the whole table, or ``near`` each other: in a
 twentieth of the copy's buckets. The hand-written merge has the same engine, and a table that was
-written in the order of the keys. Both copies are written in parts of a million rows. For each
-merge, the bytes are counted that all processes read, and those in the files that it adds.
+written in the order of the keys. Both copies are written in parts of a million rows, and `mirror`
+then maintains its own, as it does by default. For each merge, the bytes are counted that all
+processes read, and those in the files that it adds.
 
 The first copy is measured too: rows per second of the first and of the last million of 5,000,000.
 """
@@ -18,6 +19,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -31,6 +33,7 @@ from pyspark_scylla_cdc.local_session import local_session
 from pyspark_scylla_cdc.tables.buckets import bucket_of, wanted
 from pyspark_scylla_cdc.tables.delta import DeltaLakeSink
 from pyspark_scylla_cdc.tables.layout import Layout, layout_of
+from pyspark_scylla_cdc.tables.maintenance import Maintenance, is_due
 from pyspark_scylla_cdc.tables.merge import DeltaSparkSink, IcebergSink
 from pyspark_scylla_cdc.tables.sink import MicroBatch, Sink
 from pyspark_scylla_cdc.tables.update import update
@@ -116,6 +119,8 @@ def _growth(
     changes = {kind: _changes(spark, served, name) for kind, name in names.items()}
     sink, layout, theirs = _copies(spark, changes["near"], engine, folder, size)
     numbers = count(size)
+    _merge(sink, layout, changes["spread"], numbers)
+    _maintain(sink, layout, spark)
     for kind, given in changes.items():
         ways: dict[str, Callable[[], object]] = {
             "ours": partial(_merge, sink, layout, given, numbers),
@@ -142,8 +147,19 @@ def _merge(sink: Sink, layout: Layout, changes: DataFrame, numbers: Iterator[int
     update(sink, layout, changes, MicroBatch(QUERY, next(numbers), plan=0))
 
 
+def _maintain(sink: Sink, layout: Layout, spark: SparkSession) -> None:
+    """Do what `mirror` does between micro-batches, until nothing is due."""
+    for _ in range(sink.buckets()):
+        Maintenance().after(0, sink, layout, spark)
+        if not any(map(is_due, sink.files(spark).values())):
+            return
+    raise AssertionError("the maintenance of the copy does not end")
+
+
 def _changes(spark: SparkSession, served: Served, table: str) -> DataFrame:
-    return spark.read.format("scylla_cdc").options(**options_of(served, table)).load()
+    """Return the changes of the table until now."""
+    options = {**options_of(served, table), "endingTimestamp": datetime.now(UTC).isoformat()}
+    return spark.read.format("scylla_cdc").options(**options).load()
 
 
 def _copies(

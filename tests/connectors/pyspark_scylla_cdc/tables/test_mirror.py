@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from cdc_reader._time import SystemClock
@@ -82,8 +83,14 @@ class Crashing:
     def append(self, batch: MicroBatch, layout: Layout, rows: DataFrame) -> int | None:
         return self._write(lambda: self._sink.append(batch, layout, rows))
 
-    def commit(self, batch: MicroBatch, layout: Layout, updates: DataFrame) -> int | None:
-        return self._write(lambda: self._sink.commit(batch, layout, updates))
+    def commit(
+        self,
+        batch: MicroBatch,
+        layout: Layout,
+        updates: DataFrame | pa.Table,
+        spark: SparkSession,
+    ) -> int | None:
+        return self._write(lambda: self._sink.commit(batch, layout, updates, spark))
 
     def _write(self, write: Callable[[], int | None]) -> int | None:
         if self.crash == "before":
