@@ -33,9 +33,7 @@ class Copy:
             raise FileNotFoundError(f"{before} is missing: delete copy and checkpoint, start over")
         onto = self._spark.read.parquet(str(before)) if batch > 0 else None
         target = str(self._folder / str(batch))
-        changes.persist()  # fold reads the changes more than once
         fold(changes, onto=onto).coalesce(1).write.mode("overwrite").parquet(target)
-        changes.unpersist()
 
     def rows(self) -> list[Row]:
         """Return the rows of the copy, by key."""

@@ -10,6 +10,7 @@ from enum import Enum, StrEnum
 from importlib import import_module
 from itertools import chain, pairwise
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from attrs import NOTHING, has
@@ -74,7 +75,8 @@ def _module(name: str, homes: dict[str, str]) -> Iterator[str]:
     module = import_module(name)
     yield f"## {name}"
     yield _text(module)
-    if again := [public for public in module.__all__ if public in homes]:
+    again = [public for public in module.__all__ if _is_described(module, public, homes)]
+    if again:
         names = ", ".join(f"`{public}`" for public in again)
         yield f"Also here, described under `{homes[again[0]]}`: {names}."
     values = {public: getattr(module, public) for public in module.__all__}
@@ -87,10 +89,16 @@ def _module(name: str, homes: dict[str, str]) -> Iterator[str]:
         yield "The metrics of a consumer, by the name in [Metrics](metrics.md):"
         yield "\n".join(metrics)
     for public in module.__all__:
-        if public not in homes and not isinstance(getattr(module, public), Metric):
+        if public not in again and not isinstance(getattr(module, public), Metric):
             homes[public] = name
             yield f"### {public}"
             yield from _described(public, getattr(module, public), name)
+
+
+def _is_described(module: ModuleType, public: str, homes: dict[str, str]) -> bool:
+    """Whether the name was described in another module, and is not of something else there."""
+    home = homes.get(public)
+    return home is not None and getattr(import_module(home), public) is getattr(module, public)
 
 
 def _described(name: str, value: Any, module: str) -> Iterator[str]:

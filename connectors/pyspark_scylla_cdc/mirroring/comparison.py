@@ -25,9 +25,8 @@ from cdc_reader.copies.columns import OwnNames
 from cdc_reader.errors import CheckpointError
 from pyspark_scylla_cdc.offsets.spark_checkpoint import last_committed, planned
 from pyspark_scylla_cdc.tables.differences import fitted
-from pyspark_scylla_cdc.tables.fold import UPSERTS, fold
-from pyspark_scylla_cdc.tables.layout import IS_CURRENT, layout_of
-from pyspark_scylla_cdc.tables.ranges import column
+from pyspark_scylla_cdc.tables.fold import fold
+from pyspark_scylla_cdc.tables.layout import IS_CURRENT, column, layout_of
 from pyspark_scylla_cdc.tables.sink import Sink
 
 MISSING, EXTRA, CHANGED = "missing", "extra", "changed"
@@ -36,7 +35,7 @@ _WORDS = {
     EXTRA: "only in the copy",
     CHANGED: "with other values",
 }
-_OF_ROWS = (*UPSERTS, "delete")
+_OF_ROWS = ("insert", "update_postimage", "delete")
 """Changes of single rows, unless a part of their key is null."""
 
 

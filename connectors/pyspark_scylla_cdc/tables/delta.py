@@ -25,8 +25,7 @@ from cdc_reader.copies.row_state import first_expiry
 from cdc_reader.cql.names import without_case
 from cdc_reader.errors import ConfigurationError
 from pyspark_scylla_cdc.tables.differences import new_fields
-from pyspark_scylla_cdc.tables.layout import Layout
-from pyspark_scylla_cdc.tables.ranges import column
+from pyspark_scylla_cdc.tables.layout import Layout, column
 from pyspark_scylla_cdc.tables.row_updates import NEEDED, RowsNeeded
 from pyspark_scylla_cdc.tables.sink import (
     BUCKETS,

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
-from pyspark_scylla_cdc.tables.ranges import column
+from pyspark_scylla_cdc.tables.layout import column
 
 _Part = tuple[str, DataType | None, DataType | None]
 

@@ -21,8 +21,7 @@ from cdc_reader.changes.frames import columns as names
 from cdc_reader.copies.columns import quoted
 from cdc_reader.copies.rereading import can_be_read_again
 from cdc_reader.copies.row_state import NEVER, before, expiry_in, is_whole, last
-from pyspark_scylla_cdc.tables.layout import IS_CURRENT, VALID_FROM, Layout
-from pyspark_scylla_cdc.tables.ranges import column
+from pyspark_scylla_cdc.tables.layout import IS_CURRENT, VALID_FROM, Layout, column
 from pyspark_scylla_cdc.tables.row_updates import table_of
 from pyspark_scylla_cdc.tables.sink import MicroBatch, Sink, present_rows
 

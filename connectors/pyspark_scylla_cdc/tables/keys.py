@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from functools import reduce
-from itertools import pairwise
-from operator import and_, or_
+from collections.abc import Iterable, Iterator
 
-from pyspark.sql import Column, SparkSession
-from pyspark.sql import functions as sf
+from pyspark.sql import SparkSession
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
-from cdc_reader._time import FOREVER
-from cdc_reader.changes.folding.rows import INCOMPLETE
-from cdc_reader.changes.frames import columns as names
 from cdc_reader.cql.names import without_case
 from cdc_reader.errors import SchemaError
-from pyspark_scylla_cdc.tables.ranges import column
-
-_INCOMPLETE = f"{INCOMPLETE}; a copy begins again when its target and its checkpoint are deleted"
 
 
 def refuse_keys(key: Iterable[StructField]) -> None:
@@ -69,55 +59,6 @@ def _equal_names(kind: DataType) -> Iterator[tuple[str, str]]:
                 if (first := known.setdefault(without_case(field.name), field.name)) != field.name:
                     yield first, field.name
                 yield from _equal_names(field.dataType)
-
-
-def check_whole(
-    partition: Sequence[str],
-    clustering: Sequence[str],
-    *,
-    is_of_row: Column,
-    ranges: StructField | None,
-) -> Column:
-    """Return a column that is true for changes whose whole key is known, and raises otherwise.
-
-    After a key column is renamed, it is null in older rows of the log. A row delete then looks like
-    a static or partition delete, and the bounds of a range are missing. `is_of_row` is true for
-    changes that must have a clustering key, and `ranges` the column of ranges, if there is one.
-    """
-    lacks = _any_null(map(column, partition))
-    if clustering:
-        cells = [*map(column, clustering)]
-        lacks |= _any_null(cells) & (is_of_row | ~_all_null(cells))
-    if clustering and ranges is not None:
-        named = int(ranges.metadata.get("cql.named", FOREVER))
-        may_be_renamed = sf.unix_micros(column(names.COMMIT_TIMESTAMP)) < named
-        lacks |= _lacks_bounds(column(names.RANGE), clustering, may_be_renamed)
-    is_mark = column(names.CHANGE_TYPE).isin(names.SNAPSHOT_BEGIN, names.SNAPSHOT_COMPLETE)
-    refused = sf.raise_error(sf.lit(_INCOMPLETE)).cast("boolean")
-    return sf.when(is_mark | ~lacks, sf.lit(True)).otherwise(refused)
-
-
-def _lacks_bounds(bounds: Column, clustering: Sequence[str], may_be_renamed: Column) -> Column:
-    """Return a column that is true if a range has no bounds, or if they lack a leading column.
-
-    An open end of a range is inclusive. A range is open at both ends only if ranges of one batch
-    touch, so that they cover all rows of the partition.
-    """
-    start, end = ([bounds[side][name] for name in clustering] for side in ("start", "end"))
-    lacks = start[0].isNull() & end[0].isNull() & may_be_renamed
-    for side, cells in (("start", start), ("end", end)):
-        lacks |= cells[0].isNull() & ~bounds[f"{side}_inclusive"]
-        for earlier, later in pairwise(cells):
-            lacks |= earlier.isNull() & later.isNotNull()
-    return bounds.isNotNull() & lacks
-
-
-def _any_null(cells: Iterable[Column]) -> Column:
-    return reduce(or_, (cell.isNull() for cell in cells))
-
-
-def _all_null(cells: Iterable[Column]) -> Column:
-    return reduce(and_, (cell.isNull() for cell in cells))
 
 
 def _is_text_of_decimal(field: StructField) -> bool:

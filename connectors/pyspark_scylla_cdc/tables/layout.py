@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from attrs import evolve, frozen
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import (
     BooleanType,
@@ -17,7 +17,6 @@ from pyspark.sql.types import (
 )
 
 from cdc_reader.changes.folding import events, history
-from cdc_reader.changes.frames import columns as names
 from cdc_reader.copies.columns import CopyColumns, OwnNames, quoted, state_beside
 from cdc_reader.cql.names import without_case
 from cdc_reader.errors import ConfigurationError
@@ -131,20 +130,29 @@ class Layout:
         return evolve(self, state=state_beside([*self.schema.names, *beside]), bucket=None)
 
 
-def layout_of(changes: DataFrame, *, history: bool = False) -> Layout:
+def column(name: str) -> Column:
+    """Return the column with exactly this name, which may contain any characters."""
+    return sf.col(quoted(name))
+
+
+def layout_of(
+    changes: DataFrame, *, history: bool = False, spark: SparkSession | None = None
+) -> Layout:
     """Return the layout of a copy, from the schema of a table's changes.
+
+    Names may differ only in case if `spark` is given and distinguishes them.
 
     Raises ConfigurationError if the table has a column whose name the history needs, and
     SchemaError if Spark cannot compare its keys.
     """
-    fields = [each for each in changes.schema if each.name not in names.ALL]
-    kinds = {each.name: each.metadata.get("cql.kind") for each in fields}
+    fields = [each for each in changes.schema if "cql.kind" in each.metadata]
+    kinds = {each.name: each.metadata["cql.kind"] for each in fields}
     plain = [StructField(each.name, each.dataType) for each in fields]
     partition, clustering = (
         [name for name, found in kinds.items() if found == kind]
         for kind in ("partition_key", "clustering")
     )
-    refuse_equal_names(fields)
+    refuse_equal_names(fields, spark)
     refuse_keys(field for field in fields if field.name in {*partition, *clustering})
     statics = [name for name, found in kinds.items() if found == "static" and clustering]
     if not history:

@@ -32,8 +32,7 @@ from cdc_reader.copies.properties import (
 from cdc_reader.copies.row_state import expiry_in
 from cdc_reader.errors import ConfigurationError
 from pyspark_scylla_cdc.tables.differences import Difference, fitted, new_fields
-from pyspark_scylla_cdc.tables.layout import Layout
-from pyspark_scylla_cdc.tables.ranges import column
+from pyspark_scylla_cdc.tables.layout import Layout, column
 from pyspark_scylla_cdc.tables.row_updates import NEEDED, RowsNeeded
 from pyspark_scylla_cdc.tables.sink import (
     BUCKETS,

@@ -11,7 +11,7 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructField, StructType
 
@@ -33,8 +33,7 @@ from cdc_reader.cql.schema import ColumnKind, TableSchema
 from cdc_reader.cql.types import UserType, parse
 from cdc_reader.errors import SchemaError, UnsupportedTableError
 from pyspark_scylla_cdc.tables.differences import fitted
-from pyspark_scylla_cdc.tables.layout import IS_CURRENT, VERSION, Layout
-from pyspark_scylla_cdc.tables.ranges import column
+from pyspark_scylla_cdc.tables.layout import IS_CURRENT, VERSION, Layout, column
 
 _Fold: TypeAlias = Callable[[pa.Table], pa.Table]
 
@@ -115,15 +114,18 @@ def first_rows(changes: DataFrame, layout: Layout, position: Micros) -> DataFram
 def with_rows(changes: DataFrame, rows: DataFrame, layout: Layout) -> DataFrame:
     """Return changes with rows of the copy among them, see `split`."""
     needed = changes.select(*map(column, _used(changes, layout)))
-    return needed.unionByName(as_changes(rows, layout), allowMissingColumns=True)
+    return needed.unionByName(_as_changes(rows, layout), allowMissingColumns=True)
 
 
-def by_partition(given: DataFrame, layout: Layout, fold: _Fold, found: StructType) -> DataFrame:
+def by_partition(
+    given: DataFrame, layout: Layout, fold: _Fold, found: StructType, *, is_whole: bool = False
+) -> DataFrame:
     """Return the result of `fold`, which has the columns `found`, with the bucket of each row.
 
     `fold` gets a part of the rows, with whole partitions of the table and whole buckets of the
-    copy. In a small micro-batch, most time is that of calls between Python and the JVM: SQL needs
-    few, and many are needed to make the same expressions of columns.
+    copy: one part for each core or, for a table that `is_whole`, as many as Spark's shuffles have.
+    In a small micro-batch, most time is that of calls between Python and the JVM: SQL needs few,
+    and many are needed to make the same expressions of columns.
     """
     named, columns = _used(given, layout), found.names
     numbers, given_numbers = _numbered(columns), _numbered(named)
@@ -136,7 +138,8 @@ def by_partition(given: DataFrame, layout: Layout, fold: _Fold, found: StructTyp
     # `mapInArrow` does not quote the names of columns, which may contain any characters.
     given = given.selectExpr(*map(_renamed, named, given_numbers))
     key = [given_numbers[named.index(name)] for name in layout.partition]
-    parts = given.repartition(_tasks(given), *map(sf.expr, layout.place(key)))
+    place = map(sf.expr, layout.place(key))
+    parts = given.repartition(*place) if is_whole else given.repartition(_tasks(given), *place)
     result = [*map(_renamed, numbers, columns)]
     if layout.bucket is not None:
         key = [numbers[columns.index(name)] for name in layout.partition]
@@ -197,26 +200,25 @@ def _tasks(changes: DataFrame) -> int:
     return int(spark.sparkContext.defaultParallelism)
 
 
-def as_changes(rows: DataFrame, layout: Layout) -> DataFrame:
+def _as_changes(rows: DataFrame, layout: Layout) -> DataFrame:
     """Return rows of the copy as changes of type `_ROW`."""
-    columns = fitted(rows, layout.row)
-    del columns[layout.state]
     state = quoted(layout.state)
     times = [f"timestamp_micros({each(state)})" for each in (first, last)]
     parts = zip([field.name for field in lifetimes.TYPE], [*times, is_whole(state)], strict=True)
     expires = ", ".join(f"'{name}', {value}" for name, value in parts)
-    return rows.select(
-        *(value.alias(name) for name, value in columns.items()),
-        sf.expr(is_inserted(state)).alias(names.INSERTED),
-        sf.expr(f"CASE WHEN {state} IS NOT NULL THEN named_struct({expires}) END").alias(
-            names.EXPIRES
-        ),
-        sf.lit(_ROW).alias(names.CHANGE_TYPE),
-    )
+    lifetime = sf.expr(f"CASE WHEN {state} IS NOT NULL THEN named_struct({expires}) END")
+    inserted = sf.expr(is_inserted(state)).alias(names.INSERTED)
+    return as_row_changes(rows, layout.schema, inserted, lifetime.alias(names.EXPIRES))
+
+
+def as_row_changes(rows: DataFrame, schema: StructType, *more: Column) -> DataFrame:
+    """Return rows as changes of type `_ROW` with the columns of `schema`, and with `more`."""
+    columns = (value.alias(name) for name, value in fitted(rows, schema).items())
+    return rows.select(*columns, *more, sf.lit(_ROW).alias(names.CHANGE_TYPE))
 
 
 def split(given: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Return the changes, and the rows that `as_changes` has put among them."""
+    """Return the changes, and the rows that `as_row_changes` has put among them."""
     is_row = pc.equal(given.column(names.CHANGE_TYPE), _ROW)
     return given.filter(pc.invert(is_row)), given.filter(is_row)
 

@@ -11,8 +11,7 @@ from pyspark.sql import functions as sf
 from cdc_reader._time import Micros
 from cdc_reader.copies.columns import quoted
 from cdc_reader.copies.row_state import expiry_in
-from pyspark_scylla_cdc.tables.layout import Layout
-from pyspark_scylla_cdc.tables.ranges import column
+from pyspark_scylla_cdc.tables.layout import Layout, column
 from pyspark_scylla_cdc.tables.row_updates import NEEDED
 
 _MOST_PARTITIONS = 10_000

@@ -16,8 +16,7 @@ from cdc_reader.changes.frames import columns as names
 from pyspark_scylla_cdc.tables.buckets import wanted
 from pyspark_scylla_cdc.tables.expiry import Expiry, deletes, like
 from pyspark_scylla_cdc.tables.history import version_updates
-from pyspark_scylla_cdc.tables.layout import IS_CURRENT, Layout
-from pyspark_scylla_cdc.tables.ranges import column
+from pyspark_scylla_cdc.tables.layout import IS_CURRENT, Layout, column
 from pyspark_scylla_cdc.tables.row_updates import (
     RowsNeeded,
     few_row_updates,

@@ -21,8 +21,8 @@ ADAPTIVE = "spark.sql.adaptive.enabled"
 
 
 @pytest.fixture
-def one_job_a_fold(spark: SparkSession) -> Iterator[None]:
-    """Turn off adaptive execution, which would start a job for each exchange of a fold."""
+def in_two_tasks(spark: SparkSession) -> Iterator[None]:
+    """Turn off adaptive execution, which would fold so few changes in one task."""
     spark.conf.set(ADAPTIVE, "false")
     yield
     spark.conf.unset(ADAPTIVE)

@@ -15,14 +15,14 @@ from cdc_reader.errors import SchemaError
 from pyspark_scylla_cdc import Mirror
 from pyspark_scylla_cdc.tables import buckets, maintenance
 from pyspark_scylla_cdc.tables.buckets import bucket_of, split_by, wanted
+from pyspark_scylla_cdc.tables.layout import column
 from pyspark_scylla_cdc.tables.maintenance import Maintenance
-from pyspark_scylla_cdc.tables.ranges import column
 from pyspark_scylla_cdc.tables.sink import Sink
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("one_job_a_fold")]
+pytestmark = pytest.mark.spark
 
 Execute = Callable[..., None]
 Start = Callable[..., Mirror]

@@ -12,7 +12,7 @@ import pytest
 from cassandra.util import OrderedMapSerializedKey, SortedSet, uuid_from_time
 
 from cdc_reader._time import SystemClock
-from cdc_reader.errors import SchemaError
+from cdc_reader.errors import ConfigurationError, SchemaError
 from pyspark_scylla_cdc import fold
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from cdc_reader.testing import Scylla
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("one_job_a_fold")]
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("in_two_tasks")]
 
 Execute = Callable[..., None]
 Load = Callable[..., "DataFrame"]
@@ -235,24 +235,37 @@ def format_ms(micros: int) -> str:
 
 
 @pytest.mark.parametrize(
-    ("drop", "keys", "expected"),
+    ("drop", "expected"),
     [
-        (["_sequence"], None, "has no column _sequence: expected one of format 'changes'"),
-        (["_inserted"], None, "has no column _inserted: .* read with includeDelta 'true'"),
-        ([], ["pk", "nothing"], "has no column nothing"),
+        ("_sequence", "has no column _sequence: changes have format 'changes'"),
+        ("_inserted", "has no column _inserted: .* read with includeDelta 'true'"),
     ],
 )
-def test_refused(
-    execute: Execute, load: Load, drop: Sequence[str], keys: list[str] | None, expected: str
-) -> None:
+def test_refused(execute: Execute, load: Load, drop: str, expected: str) -> None:
     """The error states why the input is not a DataFrame of changes."""
     execute("CREATE TABLE {t} (pk int PRIMARY KEY) WITH cdc = {'enabled': true, 'postimage': true}")
     with pytest.raises(SchemaError, match=expected):
-        fold(load(**CHANGES).drop(*drop), keys)
+        fold(load(**CHANGES).drop(drop))
+
+
+def test_a_copy_without_its_key_is_refused(
+    spark: SparkSession, execute: Execute, load: Load
+) -> None:
+    """Rows onto which changes are folded have the whole key."""
+    execute("CREATE TABLE {t} (pk int PRIMARY KEY, v int) WITH cdc = {'enabled': true}")
+    with pytest.raises(SchemaError, match="has no column pk: onto are the rows of a copy"):
+        fold(load(**CHANGES), onto=spark.range(1).selectExpr("1 AS v"))
+
+
+def test_a_stream_is_refused(execute: Execute, load: Load) -> None:
+    """Each micro-batch would be folded on its own, as if there were no rows before it."""
+    execute("CREATE TABLE {t} (pk int PRIMARY KEY, v int) WITH cdc = {'enabled': true}")
+    with pytest.raises(ConfigurationError, match="call it in foreachBatch"):
+        fold(load(stream=True, **CHANGES))
 
 
 def test_unknown_keys_are_refused(execute: Execute, load: Load) -> None:
-    """Without metadata, keys are required."""
+    """Without metadata, it is not known which columns are the key."""
     execute(
         "CREATE TABLE {t} (pk int, ck uuid, PRIMARY KEY (pk, ck)) "
         "WITH cdc = {'enabled': true, 'postimage': true}",
@@ -263,35 +276,20 @@ def test_unknown_keys_are_refused(execute: Execute, load: Load) -> None:
         .drop("_range")
         .selectExpr("pk + 0 AS key", "ck || '' AS ck", "* EXCEPT (pk, ck)")
     )
-    with pytest.raises(SchemaError, match=r"pass keys=\[\.\.\.\] to fold\(\)"):
+    with pytest.raises(SchemaError, match="does not say which columns are the key: fold what"):
         fold(bare)
-    assert [row["key"] for row in fold(bare, ["key", "ck"]).collect()] == [1]
 
 
-@pytest.mark.slow
-def test_a_fold_is_of_one_moment(
+def test_values_in_one_microsecond(
     scylla: Scylla, keyspace: str, execute: Execute, load: Load
 ) -> None:
-    """Scans of a read without an end end at other moments; those of a fold do not.
-
-    The scans of a second use are later, and still show the rows of the first.
-    """
-    images = IMAGES["postimages"]
-    execute(f"{TABLE}{images}", *_rows("first", 4))
-    result, expected = fold(load(**CHANGES)), table_of(scylla, f"{keyspace}.t")
-    assert rows_of(result) == expected
+    """Of two writes of a value in one microsecond, a null counts as the last, as on the server."""
+    at = SystemClock().now()
     execute(
-        *_rows("second", 4), "DELETE FROM {t} WHERE pk = 1", "UPDATE {t} SET s = 9 WHERE pk = 2"
+        "CREATE TABLE {t} (pk int PRIMARY KEY, v int, w int) WITH cdc = {'enabled': true}",
+        "INSERT INTO {t} (pk, w) VALUES (1, 1)",
+        f"UPDATE {{t}} USING TIMESTAMP {at} SET v = null WHERE pk = 1",
+        f"UPDATE {{t}} USING TIMESTAMP {at} SET v = 5 WHERE pk = 1",
     )
-    assert rows_of(result) == expected
-
-
-def _rows(text: str, count: int) -> list[str]:
-    """Return statements that insert rows, delete ranges of them, and set static columns."""
-    return [
-        *(
-            f"INSERT INTO {{t}} (pk, a, b, v, s) VALUES ({n}, '{text}', {TIMES[n]}, {n}, {n})"
-            for n in range(count)
-        ),
-        f"DELETE FROM {{t}} WHERE pk = 3 AND a = '{text}'",
-    ]
+    found = folded(load(**CHANGES))
+    assert found == table_of(scylla, f"{keyspace}.t") == [{"pk": 1, "v": None, "w": 1}]

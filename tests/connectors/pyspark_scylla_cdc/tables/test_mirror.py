@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
     from cdc_reader.testing import Scylla
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("one_job_a_fold")]
+pytestmark = pytest.mark.spark
 
 Execute = Callable[..., None]
 Start = Callable[..., Mirror]

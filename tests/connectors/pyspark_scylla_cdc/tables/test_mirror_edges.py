@@ -18,7 +18,7 @@ from tests.connectors.pyspark_scylla_cdc.tables.test_fold import rows_of, table_
 if TYPE_CHECKING:
     from cdc_reader.testing import Scylla
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("one_job_a_fold")]
+pytestmark = pytest.mark.spark
 
 Execute = Callable[..., None]
 Start = Callable[..., Mirror]

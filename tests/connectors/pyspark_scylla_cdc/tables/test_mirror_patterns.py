@@ -15,7 +15,7 @@ from tests.connectors.pyspark_scylla_cdc.support.copied_rows import wait_until
 if TYPE_CHECKING:
     from cdc_reader.testing import Scylla
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("one_job_a_fold")]
+pytestmark = pytest.mark.spark
 
 Start = Callable[..., Mirror]
 COLUMNS = "(pk int PRIMARY KEY, v int)"

@@ -15,10 +15,9 @@ from cdc_reader.changes.frames import columns as names
 from cdc_reader.copies.merging import Merge
 from cdc_reader.testing import EmbeddedScylla, Scylla
 from pyspark_scylla_cdc.tables import fold as folding
-from pyspark_scylla_cdc.tables import ranges, update
-from pyspark_scylla_cdc.tables.fold import Fold
-from pyspark_scylla_cdc.tables.ranges import column
-from tests.connectors.pyspark_scylla_cdc.tables import test_keys
+from pyspark_scylla_cdc.tables import update
+from pyspark_scylla_cdc.tables.layout import Layout
+from pyspark_scylla_cdc.tables.row_updates import split
 from tests.connectors.pyspark_scylla_cdc.tables.test_fold import (
     CHANGES,
     IMAGES,
@@ -32,17 +31,11 @@ from tests.connectors.pyspark_scylla_cdc.tables.test_sink import check_merged
 from tests.mutations import Mutation, with_fixtures
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.slow,
-    pytest.mark.usefixtures("one_job_a_fold"),
-]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.usefixtures("in_two_tasks")]
 
 Check = Callable[..., None]
-Execute = Callable[..., None]
-Load = Callable[..., "DataFrame"]
 Rows = list[dict[str, Any]]
 SEED = 6
 
@@ -100,45 +93,13 @@ def _copy(life: Life, tmp_path: Path) -> None:
     check_merged(tmp_path / "copy", life.halves)
 
 
-def _renamed_key(execute: Execute, load: Load) -> None:
-    test_keys.test_ranges_from_before_a_rename(execute, load, "ck > 1")
-
-
-def _in_order_of_arrival() -> Column:
-    return sf.struct(*map(column, (names.COMMIT_TIMESTAMP, names.COMMIT_VERSION, names.SEQUENCE)))
-
-
-def _inclusive(fields: Any, bound: Column, _inclusive: Column, *, is_start: bool) -> Column:
-    return _BEYOND(fields, bound, sf.lit(True), is_start=is_start)
-
-
-def _last_not_null(_self: Fold, values: list[str], order: Column) -> dict[str, Column]:
-    return {
-        name: sf.max_by(column(name), sf.when(column(name).isNotNull(), order)) for name in values
-    }
-
-
-def _rows_alone(self: Fold, table: DataFrame) -> DataFrame:
-    is_row = column(self._clustering[0]).isNotNull()
-    return self._inserts(table.where(is_row).drop(*self._statics), self._regulars)
-
-
-_BEYOND = ranges._beyond
-
 MUTATIONS: dict[str, tuple[Check, Mutation]] = {
-    "order: a delete does not come after the writes of its microsecond": (
-        (_fold, Mutation(folding, "order_of_changes", _in_order_of_arrival))
+    "fold: the changes of a partition are folded apart": (
+        (_fold, Mutation(Layout, "place", lambda *_: ["uuid()"]))
     ),
-    "ranges: an exclusive bound includes its row": (
-        (_fold, Mutation(ranges, "_beyond", _inclusive))
+    "onto: the copy's rows are forgotten": (
+        (_fold, Mutation(folding, "split", lambda given: (split(given)[0], None)))
     ),
-    "keys: a change without its whole key is taken for one of the partition": (
-        (_renamed_key, Mutation(folding, "check_whole", lambda *_, **__: sf.lit(True)))
-    ),
-    "values: a column that becomes null keeps its last value": (
-        (_fold, Mutation(Fold, "_last_set", _last_not_null))
-    ),
-    "onto: static columns are forgotten": (_fold, Mutation(Fold, "_as_changes", _rows_alone)),
     "sink: an older checkpoint goes on": (_copy, Mutation(update, "has", lambda *_: False)),
     "sink: deleted rows stay": (_copy, Mutation(Merge, "is_gone", "false")),
 }

@@ -29,7 +29,7 @@ from tests.connectors.pyspark_scylla_cdc.tables.test_fold import rows_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("one_job_a_fold")]
+pytestmark = pytest.mark.spark
 
 Execute = Callable[..., None]
 Start = Callable[..., Mirror]

@@ -13,7 +13,7 @@ from pyspark_scylla_cdc import Mirror
 from pyspark_scylla_cdc.tables import update as updating
 from tests.connectors.pyspark_scylla_cdc.tables.test_fold import rows_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("one_job_a_fold")]
+pytestmark = pytest.mark.spark
 
 Execute = Callable[..., None]
 Start = Callable[..., Mirror]
