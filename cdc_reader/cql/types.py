@@ -11,7 +11,7 @@ and an entry under that name in these tables:
   ``decoding/native/shape.pxi`` and, if a vector packs its values without lengths, `decoding.cells`
 - for Python, JSON and the driver: `cql.values`, `cql.order`, `cql.json`, `cluster.values` and, if
   its values are of a class that is new here, `changes.json`
-- for Spark, if its Arrow type is new there: `schema` and `tables.ranges` of the connector
+- for Spark, if its Arrow type is new there: `schema` of the connector
 - for the embedded server: `codec.marshal` and `protocol.types` (its names), `codec.constant`,
   `codec.json_value`, `codec.validation` and `codec.order` (literals, JSON, valid bytes, order), and
   for numbers `query.cast`, `query.aggregates` and `query.json_output`

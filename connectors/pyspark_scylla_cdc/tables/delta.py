@@ -26,7 +26,7 @@ from cdc_reader.cql.names import without_case
 from cdc_reader.errors import ConfigurationError
 from pyspark_scylla_cdc.tables.differences import new_fields
 from pyspark_scylla_cdc.tables.layout import Layout, column
-from pyspark_scylla_cdc.tables.row_updates import NEEDED, RowsNeeded
+from pyspark_scylla_cdc.tables.row_updates import NEEDED, FewChanges, RowsNeeded
 from pyspark_scylla_cdc.tables.sink import (
     BUCKETS,
     IN_PARQUET,
@@ -64,7 +64,7 @@ class DeltaLakeSink:
     def __init__(self, path: str) -> None:
         self._files = DeltaFiles(path, _REMEDIES)
         self.target = path
-        self.few = _FEW
+        self.few = FewChanges(_FEW)
 
     def prepare(self, layout: Layout) -> Layout:
         """See `Sink.prepare`."""
@@ -149,7 +149,6 @@ class DeltaLakeSink:
     ) -> Micros | None:
         """See `Sink.commit`."""
         rows, table = _collected(updates, spark), self._files.table()
-        self.few = _FEW if len(rows) <= _FEW else 0
         buckets = _values(rows, layout.bucket)
         if NEEDED in _values(rows, layout.kind):
             needed = rows.filter(pc.equal(rows.column(layout.kind), NEEDED))

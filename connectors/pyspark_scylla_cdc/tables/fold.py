@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 import cdc_reader as cdc
+from cdc_reader.changes.folding.events import NEEDED_COLUMNS
 from cdc_reader.changes.frames import columns as names
 from cdc_reader.copies.columns import OwnNames
 from cdc_reader.errors import ConfigurationError, SchemaError
@@ -20,15 +21,6 @@ from pyspark_scylla_cdc.tables.row_updates import (
     named_since,
     split,
     table_of,
-)
-
-_NEEDED = (
-    names.CHANGE_TYPE,
-    names.COMMIT_TIMESTAMP,
-    names.COMMIT_VERSION,
-    names.SEQUENCE,
-    names.MODIFIED,
-    names.INSERTED,
 )
 
 
@@ -63,14 +55,15 @@ def fold(changes: DataFrame, *, onto: DataFrame | None = None) -> DataFrame:
     (``lateRows=deliver``) may be older than they are, and would overwrite newer values: use
     ``lateRows=reread``.
 
-    Spark shuffles the changes once, by the partition key, whose columns it knows from the schema's
-    metadata, which ``load()`` sets. All changes of one partition of the table must fit in the
-    memory of a Python worker.
+    Spark shuffles the changes and the rows of `onto` once, by the partition key, which the schema's
+    metadata from ``load()`` names. A partition of the shuffle must fit in the memory of a Python
+    worker: set ``spark.sql.shuffle.partitions``.
 
     Raises SchemaError if columns or the metadata are missing, if names differ only in case, if the
     key contains a map, or if a clustering column contains decimals as text, and ConfigurationError
     if `changes` are a stream outside ``foreachBatch``. The query ends with an error if it meets a
-    change that was made before a key column was renamed, or a deleted range of user-defined types.
+    change that was made before a key column was renamed, or a deleted range with a bound of a
+    user-defined type or a vector.
     """
     layout, table = _layout(changes), table_of(changes.schema)
     named = named_since(changes.schema)
@@ -91,7 +84,7 @@ def fold(changes: DataFrame, *, onto: DataFrame | None = None) -> DataFrame:
         given = changes.unionByName(there, allowMissingColumns=True)
     if changes.schema[names.CHANGE_TYPE].metadata.get("cql.marks") == "true":
         given = _since_last_snapshot(given)
-    return by_partition(given, layout, rows, layout.schema, is_whole=True)
+    return by_partition(given, layout, rows, layout.schema, in_partitions=True)
 
 
 def _layout(changes: DataFrame) -> Layout:
@@ -99,18 +92,18 @@ def _layout(changes: DataFrame) -> Layout:
     if changes.isStreaming:
         remedy = "call it in foreachBatch, for the changes of one micro-batch"
         raise ConfigurationError("changes", "a stream, which fold cannot use", remedy)
-    for name in _missing(changes, _NEEDED):
+    for name in _missing(changes, NEEDED_COLUMNS):
         raise SchemaError(
             f"the DataFrame has no column {name}: changes have format 'changes', and are read with "
             "includeDelta 'true'"
         )
-    layout = layout_of(changes, spark=changes.sparkSession)
-    if not layout.partition:
-        raise SchemaError(
-            "the DataFrame does not say which columns are the key: fold what load() returns, or "
-            "what select and where make of it, whose columns have their metadata"
-        )
-    return layout
+    for field in changes.schema:
+        if field.name not in names.ALL and "cql.kind" not in field.metadata:
+            raise SchemaError(
+                f"the DataFrame does not say what {field.name} is in the table: fold what load() "
+                "returns, or what select and where make of it, whose columns have their metadata"
+            )
+    return layout_of(changes, spark=changes.sparkSession)
 
 
 def _missing(rows: DataFrame, wanted: Iterable[str]) -> list[str]:

@@ -17,6 +17,7 @@ from pyspark.sql.types import (
 )
 
 from cdc_reader.changes.folding import events, history
+from cdc_reader.changes.frames import columns as names
 from cdc_reader.copies.columns import CopyColumns, OwnNames, quoted, state_beside
 from cdc_reader.cql.names import without_case
 from cdc_reader.errors import ConfigurationError
@@ -99,11 +100,10 @@ class Layout:
         return StructType([StructField(self.kind, StringType()), *fields])
 
     @property
-    def updated(self) -> StructType:
+    def updates(self) -> StructType:
         """The columns of updates."""
-        own = self.row.names
-        bucket = (field for field in self.stored if field.name not in own)
-        return StructType([*self.row, *self.flags, *bucket])
+        found = StructType([*self.row, *self.flags])
+        return found if self.bucket is None else found.add(self.bucket, IntegerType())
 
     def place(self, key: Sequence[str] | None = None) -> list[str]:
         """Return in SQL what places a row: its bucket, or its partition key without buckets.
@@ -145,8 +145,8 @@ def layout_of(
     Raises ConfigurationError if the table has a column whose name the history needs, and
     SchemaError if Spark cannot compare its keys.
     """
-    fields = [each for each in changes.schema if "cql.kind" in each.metadata]
-    kinds = {each.name: each.metadata["cql.kind"] for each in fields}
+    fields = [each for each in changes.schema if each.name not in names.ALL]
+    kinds = {each.name: each.metadata.get("cql.kind") for each in fields}
     plain = [StructField(each.name, each.dataType) for each in fields]
     partition, clustering = (
         [name for name, found in kinds.items() if found == kind]

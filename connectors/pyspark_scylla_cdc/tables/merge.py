@@ -33,7 +33,7 @@ from cdc_reader.copies.row_state import expiry_in
 from cdc_reader.errors import ConfigurationError
 from pyspark_scylla_cdc.tables.differences import Difference, fitted, new_fields
 from pyspark_scylla_cdc.tables.layout import Layout, column
-from pyspark_scylla_cdc.tables.row_updates import NEEDED, RowsNeeded
+from pyspark_scylla_cdc.tables.row_updates import NEEDED, FewChanges, RowsNeeded
 from pyspark_scylla_cdc.tables.sink import (
     BUCKETS,
     IN_PARQUET,
@@ -83,7 +83,7 @@ class _MergeSink(ABC):
     """Properties of a new table. A merge does not rewrite the files that it changes."""
 
     def __init__(self, spark: SparkSession, table: str) -> None:
-        self.few = _FEW
+        self.few = FewChanges(_FEW)
         self._spark = spark
         self._table = table
         self.target = table
@@ -147,13 +147,12 @@ class _MergeSink(ABC):
     ) -> Micros | None:
         """See `Sink.commit`."""
         if are_few := isinstance(updates, pa.Table):
-            rows = spark.createDataFrame(updates, layout.updated)
+            rows = spark.createDataFrame(updates, layout.updates)
         else:
             # Spark evaluates the source of a merge twice, and some versions cannot plan a source
             # that reads the target.
             rows = updates.localCheckpoint()
         touched = touched_by(rows, layout, are_few=are_few)
-        self.few = _FEW if touched.updates <= _FEW else 0
         if touched.needed:
             keys = rows.where(column(layout.kind) == NEEDED).select(*map(column, layout.partition))
             raise RowsNeeded(keys, touched.needed if layout.bucket else None)
@@ -198,8 +197,8 @@ class _MergeSink(ABC):
         """Return the properties that the table must have."""
         return own_properties(layout.columns)
 
-    def _merge(self, merge: Merge, partitions: Sequence[str]) -> str:
-        condition = " AND ".join([*partitions, merge.condition])
+    def _merge(self, merge: Merge, partitions: str | None) -> str:
+        condition = " AND ".join(filter(None, (partitions, merge.condition)))
         updates = ", ".join(f"t.{quoted(name)} = {it}" for name, it in merge.updates.items())
         columns = ", ".join(map(quoted, merge.inserts))
         return (

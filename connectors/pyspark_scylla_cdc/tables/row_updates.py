@@ -1,6 +1,6 @@
 """What a micro-batch does to a copy: updates of rows, which `cdc_reader.copies.merging` merges.
 
-The changes are folded in Python, on the executors.
+The changes are folded in Python: on the executors, or a few of them in this process.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from attrs import define, field
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructField, StructType
@@ -31,6 +32,7 @@ from cdc_reader.cql.names import TableName
 from cdc_reader.cql.schema import Column as CqlColumn
 from cdc_reader.cql.schema import ColumnKind, TableSchema
 from cdc_reader.cql.types import UserType, parse
+from cdc_reader.cql.types import parts as all_types
 from cdc_reader.errors import SchemaError, UnsupportedTableError
 from pyspark_scylla_cdc.tables.differences import fitted
 from pyspark_scylla_cdc.tables.layout import IS_CURRENT, VERSION, Layout, column
@@ -38,6 +40,8 @@ from pyspark_scylla_cdc.tables.layout import IS_CURRENT, VERSION, Layout, column
 _Fold: TypeAlias = Callable[[pa.Table], pa.Table]
 
 _REMOTE_TASKS = 8
+_LEFT_OUT = 8
+_MOST_BYTES = 64 << 20
 _ROW = "row"
 """The change type of rows of the copy, among changes."""
 _USED = (*NEEDED_COLUMNS, names.EXPIRES, names.RANGE, names.BAD_RECORD)
@@ -72,19 +76,56 @@ def row_updates(changes: DataFrame, layout: Layout, rows: DataFrame | None = Non
     return by_partition(given, layout, fold, StructType([*layout.row, *layout.flags]))
 
 
-def few_row_updates(changes: DataFrame, layout: Layout, most: int) -> pa.Table | None:
-    """Return what `row_updates` finds without rows, folded here, or None for too many changes.
+@define
+class FewChanges:
+    """Folds micro-batches of up to `most` changes in this process.
 
     Spark's shuffle, and the way of the changes to other Python processes, take longer than to fold
-    a few.
+    a few. Larger micro-batches must not get into this process, and seldom come alone.
     """
-    named, bucket = _used(changes, layout), layout.bucket
-    columns = [*map(quoted, named), *(() if bucket is None else layout.place())]
-    given = changes.selectExpr(*columns).limit(most + 1).toArrow()
-    if len(given) > most:
-        return None
-    given = given.rename_columns([*named, *(() if bucket is None else [bucket])])
-    fold = _updates(changes.schema, layout, needs=True)
+
+    most: int
+    _left_out: int = field(default=0, init=False)
+    """How many micro-batches are not tried, because an earlier one was too large."""
+
+    def row_updates(self, changes: DataFrame, layout: Layout) -> pa.Table | None:
+        """Return what `row_updates` finds without rows, or None for too many changes."""
+        if self._left_out:
+            self._left_out -= 1
+            return None
+        if (given := self._given(changes, layout)) is None:
+            self._left_out = _LEFT_OUT
+            return None
+        return _few_row_updates(given, changes.schema, layout)
+
+    def _given(self, changes: DataFrame, layout: Layout) -> pa.Table | None:
+        """Return the columns that a fold needs, and the bucket, or None for too many changes."""
+        named, bucket = _used(changes, layout), layout.bucket
+        columns = {name: quoted(name) for name in named}
+        if bucket is not None:
+            [columns[bucket]] = layout.place()
+        numbers, most = _numbered([*columns]), self.most
+        told = zip(columns.values(), numbers, strict=True)
+        given = changes.selectExpr(*(f"{value} AS {number}" for value, number in told))
+
+        def of_limited_size(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            size = 0
+            for batch in batches:
+                if (size := size + batch.nbytes) > _MOST_BYTES:
+                    nulls = [pa.nulls(most + 1, kind) for kind in batch.schema.types]
+                    yield pa.RecordBatch.from_arrays(nulls, schema=batch.schema)  # too many rows
+                    return
+                yield batch
+
+        some = given.limit(most + 1)
+        found = some.mapInArrow(of_limited_size, given.schema).toArrow()
+        return found.rename_columns([*columns]) if len(found) <= most else None
+
+
+def _few_row_updates(given: pa.Table, changes: StructType, layout: Layout) -> pa.Table:
+    """Return the updates that follow from changes in this process, with their buckets."""
+    bucket, named = layout.bucket, [it for it in given.column_names if it != layout.bucket]
+    fold = _updates(changes, layout, needs=True)
     found = fold(given.select(named))
     if bucket is None:
         return found
@@ -118,12 +159,17 @@ def with_rows(changes: DataFrame, rows: DataFrame, layout: Layout) -> DataFrame:
 
 
 def by_partition(
-    given: DataFrame, layout: Layout, fold: _Fold, found: StructType, *, is_whole: bool = False
+    given: DataFrame,
+    layout: Layout,
+    fold: _Fold,
+    found: StructType,
+    *,
+    in_partitions: bool = False,
 ) -> DataFrame:
     """Return the result of `fold`, which has the columns `found`, with the bucket of each row.
 
     `fold` gets a part of the rows, with whole partitions of the table and whole buckets of the
-    copy: one part for each core or, for a table that `is_whole`, as many as Spark's shuffles have.
+    copy: one part for each core or, with `in_partitions`, for each partition of Spark's shuffles.
     In a small micro-batch, most time is that of calls between Python and the JVM: SQL needs few,
     and many are needed to make the same expressions of columns.
     """
@@ -139,7 +185,7 @@ def by_partition(
     given = given.selectExpr(*map(_renamed, named, given_numbers))
     key = [given_numbers[named.index(name)] for name in layout.partition]
     place = map(sf.expr, layout.place(key))
-    parts = given.repartition(*place) if is_whole else given.repartition(_tasks(given), *place)
+    parts = given.repartition(*place) if in_partitions else given.repartition(_tasks(given), *place)
     result = [*map(_renamed, numbers, columns)]
     if layout.bucket is not None:
         key = [numbers[columns.index(name)] for name in layout.partition]
@@ -260,14 +306,23 @@ def check_ranges(table: TableSchema, changes: pa.Table, named: Micros) -> None:
     bounds = changes.column(names.RANGE).combine_chunks()
     if bounds.null_count < len(bounds):
         for each in table.clustering:
-            if isinstance(each.type, UserType):
+            has_user_type = any(isinstance(it, UserType) for it in all_types(each.type))
+            if has_user_type and any(map(_has_values, _bounds_of(bounds, each))):
                 raise UnsupportedTableError(
                     f"{table.name}: ranges of clustering column {each.name} cannot be compared: "
                     "found a user-defined type: delete whole keys or partitions"
                 )
-    first = table.clustering[0].name
-    start, end = (pc.struct_field(bounds, [side, first]) for side in ("start", "end"))
+    start, end = _bounds_of(bounds, table.clustering[0])
     is_open = pc.and_(pc.is_valid(bounds), pc.and_(pc.is_null(start), pc.is_null(end)))
     times = changes.column(names.COMMIT_TIMESTAMP).cast(pa.int64()).combine_chunks()
     if pc.any(pc.and_(is_open, pc.less(times, named))).as_py():
         raise SchemaError(f"{table.name}: {INCOMPLETE}")
+
+
+def _bounds_of(ranges: pa.StructArray, column: CqlColumn) -> list[pa.Array]:
+    """Return the column's values at the starts and at the ends of ranges."""
+    return [pc.struct_field(ranges, [side, column.name]) for side in ("start", "end")]
+
+
+def _has_values(cells: pa.Array) -> bool:
+    return bool(cells.null_count < len(cells))

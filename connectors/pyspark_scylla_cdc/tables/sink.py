@@ -30,6 +30,7 @@ from cdc_reader.cql.names import without_case
 from cdc_reader.errors import CheckpointError, ConfigurationError
 from pyspark_scylla_cdc.tables.differences import Difference, differences, fitted
 from pyspark_scylla_cdc.tables.layout import VERSION, Layout
+from pyspark_scylla_cdc.tables.row_updates import FewChanges
 
 _PLAN_BITS = 32
 """The size of `MicroBatch.plan`."""
@@ -72,11 +73,8 @@ class Sink(Protocol):
 
     target: str
     """The path or the name of the target, for messages."""
-    few: int
-    """The number of changes up to which they are folded in this process, see `few_row_updates`.
-
-    It is 0 after a large micro-batch: the next one is probably large too.
-    """
+    few: FewChanges
+    """Folds small micro-batches in this process."""
 
     def prepare(self, layout: Layout) -> Layout:
         """Create the target, or check that an existing target can have this layout.

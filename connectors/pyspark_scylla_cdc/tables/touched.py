@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 from attrs import frozen
 from pyspark.sql import DataFrame
@@ -27,10 +27,10 @@ class Touched:
     buckets: Collection[int]
     needed: Collection[int]
     """The buckets of the partitions whose present rows the fold needs."""
-    partitions: Sequence[str]
-    """Conditions, in SQL, that a row is in one of the partitions; none if these are too many.
+    partitions: str | None
+    """The condition, in SQL, that a row is in one of the partitions; None for too many of these.
 
-    Spark evaluates them before it joins, and so shuffles few rows of a copy.
+    Spark evaluates it before it joins, and so shuffles few rows of a copy.
     """
     expiry: Micros | None
     """When the first of the values expires that the updates write."""
@@ -50,13 +50,13 @@ def touched_by(updates: DataFrame, layout: Layout, *, are_few: bool) -> Touched:
         column(layout.state).alias("state"),
         sf.lit(1).alias("updates"),
     )
-    least = sf.min("state").alias("state"), sf.sum("updates").alias("updates")
+    sums = sf.min("state").alias("state"), sf.sum("updates").alias("updates")
     if not are_few:
-        parts = parts.groupBy("kind", "bucket", "key").agg(*least)
+        parts = parts.groupBy("kind", "bucket", "key").agg(*sums)
     found = parts.limit(_MOST_PARTITIONS + 1).collect()
     hashes = {row.key for row in found}
     if len(found) > _MOST_PARTITIONS:
-        found, hashes = parts.groupBy("kind", "bucket").agg(*least).collect(), set()
+        found, hashes = parts.groupBy("kind", "bucket").agg(*sums).collect(), set()
     states = (row.state for row in found if row.state is not None)
     return Touched(
         sum(row.updates for row in found),
@@ -67,7 +67,7 @@ def touched_by(updates: DataFrame, layout: Layout, *, are_few: bool) -> Touched:
     )
 
 
-def _in_partitions(layout: Layout, hashes: Collection[int]) -> list[str]:
+def _in_partitions(layout: Layout, hashes: Collection[int]) -> str | None:
     key = ", ".join(f"t.{quoted(name)}" for name in layout.partition)
     found = ", ".join(f"{value}L" for value in sorted(hashes))
-    return [f"xxhash64({key}) IN ({found})"] if found else []
+    return f"xxhash64({key}) IN ({found})" if found else None

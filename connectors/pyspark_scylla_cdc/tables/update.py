@@ -19,7 +19,6 @@ from pyspark_scylla_cdc.tables.history import version_updates
 from pyspark_scylla_cdc.tables.layout import IS_CURRENT, Layout, column
 from pyspark_scylla_cdc.tables.row_updates import (
     RowsNeeded,
-    few_row_updates,
     first_rows,
     row_updates,
     table_of,
@@ -78,7 +77,7 @@ def _write(sink: Sink, layout: Layout, changes: DataFrame, batch: MicroBatch) ->
 def _merge(sink: Sink, layout: Layout, changes: DataFrame, batch: MicroBatch) -> Micros | None:
     """Update the rows that changes touch; read the copy only for the partitions that need it."""
     spark = changes.sparkSession
-    updates = few_row_updates(changes, layout, sink.few) if sink.few else None
+    updates = sink.few.row_updates(changes, layout)
     try:
         found = row_updates(changes, layout) if updates is None else updates
         return sink.commit(batch, layout, found, spark)

@@ -276,7 +276,7 @@ def test_unknown_keys_are_refused(execute: Execute, load: Load) -> None:
         .drop("_range")
         .selectExpr("pk + 0 AS key", "ck || '' AS ck", "* EXCEPT (pk, ck)")
     )
-    with pytest.raises(SchemaError, match="does not say which columns are the key: fold what"):
+    with pytest.raises(SchemaError, match="does not say what key is in the table: fold what"):
         fold(bare)
 
 
