@@ -35,6 +35,12 @@ def _contains(lists: pa.ChunkedArray, name: str) -> pa.Array:
     return pc.is_in(pa.array(range(len(found)), pa.int64()), rows.cast(pa.int64()))
 
 
+def always_set(columns: CopyColumns, updates: pa.Table) -> list[str]:
+    """Return the columns that all of these updates set, except those that delete a row."""
+    sets = updates.filter(pc.not_equal(updates.column(columns.kind), DELETE))
+    return [name for name, flag in columns.flags.items() if pc.all(sets.column(flag)).as_py()]
+
+
 def _same(name: str) -> str:
     return f"(t.{quoted(name)} IS NOT DISTINCT FROM s.{quoted(name)})"
 
@@ -54,6 +60,8 @@ class Merge:
 
     columns: CopyColumns
     buckets: Collection[int] = ()
+    always_set: Collection[str] = ()
+    """Columns that all updates set: their values in the copy need not be read."""
 
     @property
     def condition(self) -> str:
@@ -113,6 +121,8 @@ class Merge:
         return f"{side}.{quoted(self.columns.state)}"
 
     def _after(self, name: str) -> str:
+        if name in self.always_set:
+            return f"s.{quoted(name)}"
         flag = quoted(self.columns.flags[name])
         return f"CASE WHEN s.{flag} THEN s.{quoted(name)} ELSE t.{quoted(name)} END"
 

@@ -21,7 +21,7 @@ from pyspark.sql.types import (
 from cdc_reader._time import Micros
 from cdc_reader.copies.columns import quoted
 from cdc_reader.copies.delta import empty_in_partition, refuse_append_only
-from cdc_reader.copies.merging import Merge, among
+from cdc_reader.copies.merging import Merge, always_set, among
 from cdc_reader.copies.properties import (
     APPLICATION,
     BUCKET,
@@ -62,7 +62,7 @@ _IN_DELTA = IN_PARQUET.union(
     ("__delta_internal_is_row_deleted", "__delta_internal_row_index"),  # with deletion vectors
     ("_file_name_", "_row_id_"),  # in a MERGE
 )
-_FEW = 10_000
+_FEW, _FEW_BYTES = 10_000, 64 << 20
 _UNUSUAL = frozenset(" ,;{}()\n\t=")
 _MAPPING = {
     "delta.columnMapping.mode": "name",
@@ -83,7 +83,7 @@ class _MergeSink(ABC):
     """Properties of a new table. A merge does not rewrite the files that it changes."""
 
     def __init__(self, spark: SparkSession, table: str) -> None:
-        self.few = FewChanges(_FEW)
+        self.few = FewChanges(_FEW, _FEW_BYTES)
         self._spark = spark
         self._table = table
         self.target = table
@@ -146,8 +146,10 @@ class _MergeSink(ABC):
         spark: SparkSession,
     ) -> Micros | None:
         """See `Sink.commit`."""
+        sets: Collection[str] = ()
         if are_few := isinstance(updates, pa.Table):
             rows = spark.createDataFrame(updates, layout.updates)
+            sets = always_set(layout.columns, updates)
         else:
             # Spark evaluates the source of a merge twice, and some versions cannot plan a source
             # that reads the target.
@@ -162,7 +164,8 @@ class _MergeSink(ABC):
             self._note(spark, done)
             return None
         rows.createOrReplaceTempView(_VIEW)
-        merged = self._merge(Merge(layout.columns, touched.buckets), touched.partitions)
+        merge = Merge(layout.columns, touched.buckets, sets)
+        merged = self._merge(merge, touched.partitions)
         self._record(spark, done, lambda: spark.sql(merged))
         spark.catalog.dropTempView(_VIEW)
         return touched.expiry

@@ -41,7 +41,6 @@ _Fold: TypeAlias = Callable[[pa.Table], pa.Table]
 
 _REMOTE_TASKS = 8
 _LEFT_OUT = 8
-_MOST_BYTES = 64 << 20
 _ROW = "row"
 """The change type of rows of the copy, among changes."""
 _USED = (*NEEDED_COLUMNS, names.EXPIRES, names.RANGE, names.BAD_RECORD)
@@ -78,13 +77,15 @@ def row_updates(changes: DataFrame, layout: Layout, rows: DataFrame | None = Non
 
 @define
 class FewChanges:
-    """Folds micro-batches of up to `most` changes in this process.
+    """Folds micro-batches of up to `most` changes, and of `most_bytes`, in this process.
 
     Spark's shuffle, and the way of the changes to other Python processes, take longer than to fold
     a few. Larger micro-batches must not get into this process, and seldom come alone.
     """
 
     most: int
+    most_bytes: int | None = None
+    """None for a sink whose updates pass through this process anyway."""
     _left_out: int = field(default=0, init=False)
     """How many micro-batches are not tried, because an earlier one was too large."""
 
@@ -104,21 +105,24 @@ class FewChanges:
         columns = {name: quoted(name) for name in named}
         if bucket is not None:
             [columns[bucket]] = layout.place()
-        numbers, most = _numbered([*columns]), self.most
+        numbers, most, most_bytes = _numbered([*columns]), self.most, self.most_bytes
         told = zip(columns.values(), numbers, strict=True)
         given = changes.selectExpr(*(f"{value} AS {number}" for value, number in told))
 
         def of_limited_size(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             size = 0
             for batch in batches:
-                if (size := size + batch.nbytes) > _MOST_BYTES:
+                size += batch.nbytes
+                if most_bytes is not None and size > most_bytes:
                     nulls = [pa.nulls(most + 1, kind) for kind in batch.schema.types]
                     yield pa.RecordBatch.from_arrays(nulls, schema=batch.schema)  # too many rows
                     return
                 yield batch
 
         some = given.limit(most + 1)
-        found = some.mapInArrow(of_limited_size, given.schema).toArrow()
+        if most_bytes is not None:
+            some = some.mapInArrow(of_limited_size, given.schema)
+        found = some.toArrow()
         return found.rename_columns([*columns]) if len(found) <= most else None
 
 

@@ -25,7 +25,7 @@ WRITES = 6
 
 @pytest.fixture
 def changes(execute: Execute, load: Load) -> DataFrame:
-    """A change of each of six rows, and a deleted range."""
+    """A change of each of six rows, and a delete."""
     execute(
         "CREATE TABLE {t} (pk int, ck int, m map<text, timestamp>, PRIMARY KEY (pk, ck)) "
         "WITH cdc = {'enabled': true, 'postimage': true}",
@@ -33,7 +33,7 @@ def changes(execute: Execute, load: Load) -> DataFrame:
             f"INSERT INTO {{t}} (pk, ck, m) VALUES ({n % 3}, {n}, {{'a': {n}}})"
             for n in range(WRITES)
         ),
-        "DELETE FROM {t} WHERE pk = 9 AND ck > 4",
+        "DELETE FROM {t} WHERE pk = 9 AND ck = 4",
     )
     return load(**CHANGES).localCheckpoint()
 
@@ -61,10 +61,11 @@ def test_a_large_micro_batch_is_left_out(changes: DataFrame) -> None:
     assert found == [True] * module._LEFT_OUT + [False]
 
 
-def test_large_values_are_left_out(changes: DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("size", "is_small"), [(100, False), (1 << 20, True)])
+def test_large_values_are_left_out(changes: DataFrame, size: int, *, is_small: bool) -> None:
     """A few changes with large values do not get into this process either."""
-    monkeypatch.setattr(module, "_MOST_BYTES", 100)
-    assert FewChanges(WRITES + 1).row_updates(changes, layout(changes)) is None
+    found = FewChanges(WRITES + 1, size).row_updates(changes, layout(changes))
+    assert (found is not None) == is_small
 
 
 def in_order(updates: Any) -> list[dict[str, Any]]:
