@@ -160,7 +160,7 @@ class _MergeSink(ABC):
             raise RowsNeeded(keys, touched.needed if layout.bucket else None)
         self._check(rows)
         done = self._done(batch)
-        if not touched.updates:  # a merge without rows might not commit
+        if not touched.buckets:  # a merge without rows might not commit
             self._note(spark, done)
             return None
         rows.createOrReplaceTempView(_VIEW)

@@ -22,9 +22,8 @@ _MOST_PARTITIONS = 10_000
 class Touched:
     """What the updates of a micro-batch touch."""
 
-    updates: int
-    """The number of updates."""
     buckets: Collection[int]
+    """Empty if there are no updates."""
     needed: Collection[int]
     """The buckets of the partitions whose present rows the fold needs."""
     partitions: str | None
@@ -48,18 +47,16 @@ def touched_by(updates: DataFrame, layout: Layout, *, are_few: bool) -> Touched:
         bucket.alias("bucket"),
         sf.xxhash64(*map(column, layout.partition)).alias("key"),
         column(layout.state).alias("state"),
-        sf.lit(1).alias("updates"),
     )
-    sums = sf.min("state").alias("state"), sf.sum("updates").alias("updates")
+    least = sf.min("state").alias("state")
     if not are_few:
-        parts = parts.groupBy("kind", "bucket", "key").agg(*sums)
+        parts = parts.groupBy("kind", "bucket", "key").agg(least)
     found = parts.limit(_MOST_PARTITIONS + 1).collect()
     hashes = {row.key for row in found}
     if len(found) > _MOST_PARTITIONS:
-        found, hashes = parts.groupBy("kind", "bucket").agg(*sums).collect(), set()
+        found, hashes = parts.groupBy("kind", "bucket").agg(least).collect(), set()
     states = (row.state for row in found if row.state is not None)
     return Touched(
-        sum(row.updates for row in found),
         {row.bucket for row in found},
         {row.bucket for row in found if row.kind == NEEDED},
         _in_partitions(layout, hashes),
