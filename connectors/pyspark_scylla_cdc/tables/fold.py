@@ -62,8 +62,8 @@ def fold(changes: DataFrame, *, onto: DataFrame | None = None) -> DataFrame:
     Raises SchemaError if columns or the metadata are missing, if names differ only in case, if the
     key contains a map, or if a clustering column contains decimals as text, and ConfigurationError
     if `changes` are a stream outside ``foreachBatch``. The query ends with an error if it meets a
-    change that was made before a key column was renamed, or a deleted range with a bound of a
-    user-defined type or a vector.
+    change that was made before a key column was renamed, or a deleted range in a table with a
+    clustering column of a user-defined type or a vector.
     """
     layout, table = _layout(changes), table_of(changes.schema)
     named = named_since(changes.schema)

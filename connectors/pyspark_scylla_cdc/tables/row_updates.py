@@ -310,23 +310,14 @@ def check_ranges(table: TableSchema, changes: pa.Table, named: Micros) -> None:
     bounds = changes.column(names.RANGE).combine_chunks()
     if bounds.null_count < len(bounds):
         for each in table.clustering:
-            has_user_type = any(isinstance(it, UserType) for it in all_types(each.type))
-            if has_user_type and any(map(_has_values, _bounds_of(bounds, each))):
+            if any(isinstance(it, UserType) for it in all_types(each.type)):
                 raise UnsupportedTableError(
                     f"{table.name}: ranges of clustering column {each.name} cannot be compared: "
                     "found a user-defined type: delete whole keys or partitions"
                 )
-    start, end = _bounds_of(bounds, table.clustering[0])
+    first = table.clustering[0].name
+    start, end = (pc.struct_field(bounds, [side, first]) for side in ("start", "end"))
     is_open = pc.and_(pc.is_valid(bounds), pc.and_(pc.is_null(start), pc.is_null(end)))
     times = changes.column(names.COMMIT_TIMESTAMP).cast(pa.int64()).combine_chunks()
     if pc.any(pc.and_(is_open, pc.less(times, named))).as_py():
         raise SchemaError(f"{table.name}: {INCOMPLETE}")
-
-
-def _bounds_of(ranges: pa.StructArray, column: CqlColumn) -> list[pa.Array]:
-    """Return the column's values at the starts and at the ends of ranges."""
-    return [pc.struct_field(ranges, [side, column.name]) for side in ("start", "end")]
-
-
-def _has_values(cells: pa.Array) -> bool:
-    return bool(cells.null_count < len(cells))

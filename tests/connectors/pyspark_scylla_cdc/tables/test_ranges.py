@@ -81,6 +81,23 @@ def test_ranges_in_another_order(
     assert lower != higher
 
 
+@pytest.mark.parametrize("kind", ["frozen<pair>", "frozen<list<frozen<pair>>>"])
+def test_ranges_beside_user_types(keyspace: str, execute: Execute, load: Load, kind: str) -> None:
+    """Whole keys and partitions with user-defined types are deleted, and ranges are refused."""
+    value = "{x: 1}" if kind == "frozen<pair>" else "[{x: 1}]"
+    execute(
+        f"CREATE TYPE {keyspace}.pair (x int)",
+        f"CREATE TABLE {{t}} (pk int, a int, b {kind}, PRIMARY KEY (pk, a, b)) {POSTIMAGES}",
+        *(f"INSERT INTO {{t}} (pk, a, b) VALUES ({pk}, {pk}, {value})" for pk in (1, 2, 3)),
+        f"DELETE FROM {{t}} WHERE pk = 1 AND a = 1 AND b = {value}",
+        "DELETE FROM {t} WHERE pk = 2",
+    )
+    assert [row["a"] for row in folded(load(**CHANGES))] == [3]
+    execute("DELETE FROM {t} WHERE pk = 3 AND a = 3")
+    with pytest.raises(Exception, match="clustering column b cannot be compared: found a user-d"):
+        folded(load(**CHANGES))
+
+
 @pytest.mark.slow
 def test_decimals_as_numbers(scylla: Scylla, keyspace: str, execute: Execute, load: Load) -> None:
     """With `decimalType`, ranges of varint and decimal are applied."""
