@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -33,6 +32,7 @@ from pyspark_scylla_cdc.tables.sink import (
     Files,
     MicroBatch,
     as_in_target,
+    configured,
     of_version,
     refuse_columns,
     version_of,
@@ -43,7 +43,8 @@ if TYPE_CHECKING:
 
 _FEW = 100_000
 """The number of changes up to which it is faster to fold them in this process."""
-_ADAPTIVE = "spark.sql.adaptive.enabled"
+_AS_PLANNED = {"spark.sql.adaptive.enabled": "false"}
+"""Spark runs its plans as they are: to adapt them takes as long as a small micro-batch."""
 _REMEDIES = Remedies(
     install="install deltalake (pip install 'scylla-cdc[lake]'), or use a session with Delta "
     "Lake's extension",
@@ -187,7 +188,7 @@ class DeltaLakeSink:
         properties = self._files.writer_properties(table)
         table.optimize.compact(partition_filters=[some], writer_properties=properties)
 
-    def clean(self) -> None:
+    def clean(self, spark: SparkSession) -> None:  # noqa: ARG002 - works without Spark
         """See `Sink.clean`."""
         self._files.table().vacuum(dry_run=False)
 
@@ -199,19 +200,8 @@ class DeltaLakeSink:
 def _collected(updates: DataFrame | pa.Table, spark: SparkSession) -> pa.Table:
     if isinstance(updates, pa.Table):
         return updates
-    with _without_adaption(spark):
+    with configured(spark, _AS_PLANNED):
         return updates.toArrow()
-
-
-@contextmanager
-def _without_adaption(spark: SparkSession) -> Iterator[None]:
-    """Let Spark run its plans as they are: to adapt them takes as long as a small micro-batch."""
-    before = spark.conf.get(_ADAPTIVE) or "true"
-    spark.conf.set(_ADAPTIVE, "false")  # each micro-batch has its own session
-    try:
-        yield
-    finally:
-        spark.conf.set(_ADAPTIVE, before)
 
 
 def _done(batch: MicroBatch) -> tuple[str, int]:

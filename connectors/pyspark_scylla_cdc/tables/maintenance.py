@@ -68,7 +68,7 @@ class Maintenance:
         now = time.monotonic()
         if self._cleaned is None or now - self._cleaned > DAY:
             self._cleaned = now
-            sink.clean()
+            sink.clean(spark)
             yield {"cleaned": 1}
 
 

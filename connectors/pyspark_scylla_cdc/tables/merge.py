@@ -40,6 +40,7 @@ from pyspark_scylla_cdc.tables.sink import (
     Files,
     MicroBatch,
     as_in_target,
+    configured,
     of_version,
     refuse_columns,
     version_of,
@@ -50,6 +51,7 @@ _VIEW = "__scylla_cdc_merged"
 _BATCH, _QUERY, _PLAN = (f"{APPLICATION}.{name}" for name in ("batch", "query", "plan"))
 _NOTES = frozenset((_BATCH, _QUERY, _PLAN, BUCKETS))
 _TRANSACTION = "spark.databricks.delta.write.txn"
+_LISTED_AT_ONCE = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 _MATERIALIZE = "spark.databricks.delta.merge.materializeSource"
 _IN_ICEBERG = frozenset(
     # the table's own: https://iceberg.apache.org/spec/#reserved-field-ids
@@ -236,7 +238,7 @@ class _MergeSink(ABC):
         """See `Sink.compact`."""
 
     @abstractmethod
-    def clean(self) -> None:
+    def clean(self, spark: SparkSession) -> None:
         """See `Sink.clean`."""
 
     @abstractmethod
@@ -321,7 +323,7 @@ class IcebergSink(_MergeSink):
         where = _text(among(layout.columns, buckets))
         self._call("rewrite_data_files", where=where, options=options)
 
-    def clean(self) -> None:
+    def clean(self, spark: SparkSession) -> None:  # noqa: ARG002 - Iceberg has procedures for it
         """See `Sink.clean`. The last snapshot then has the notes, whoever wrote the one before."""
         self._note(self._spark, {})
         self._call("expire_snapshots")
@@ -407,9 +409,10 @@ class DeltaSparkSink(_MergeSink):
         """See `Sink.compact`."""
         self._spark.sql(f"OPTIMIZE {self._table} WHERE {among(layout.columns, buckets)}")
 
-    def clean(self) -> None:
-        """See `Sink.clean`."""
-        self._spark.sql(f"VACUUM {self._table}")
+    def clean(self, spark: SparkSession) -> None:
+        """See `Sink.clean`. Without `_LISTED_AT_ONCE`, Delta Lake starts 10,000 tasks."""
+        with configured(spark, {_LISTED_AT_ONCE: str(self.buckets())}):
+            spark.sql(f"VACUUM {self._table}")
 
     def _files(self, spark: SparkSession, bucket: str | None) -> DataFrame:
         files = DataFrame(self._snapshot().allFiles().toDF(), spark)
@@ -447,13 +450,8 @@ class DeltaSparkSink(_MergeSink):
             f"{_TRANSACTION}Version": str(version),
             _MATERIALIZE: "none",  # the source of a merge is a checkpoint already
         }
-        for key, value in settings.items():
-            spark.conf.set(key, value)  # each micro-batch has its own session
-        try:
+        with configured(spark, settings):
             write()
-        finally:
-            for key in settings:
-                spark.conf.unset(key)
 
 
 def _listed(properties: dict[str, str]) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
 import pyarrow as pa
@@ -148,9 +149,25 @@ class Sink(Protocol):
         """Rewrite these buckets into few files."""
         ...
 
-    def clean(self) -> None:
+    def clean(self, spark: SparkSession) -> None:
         """Remove files that no version of the target within the format's retention uses."""
         ...
+
+
+@contextmanager
+def configured(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Give a micro-batch's session these settings for a while. No other session has them."""
+    before = {name: spark.conf.get(name, None) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, given in before.items():
+            if given is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, given)
 
 
 def version_of(batch: MicroBatch) -> int:
