@@ -145,7 +145,7 @@ def test_buckets_are_compacted(
     place: dict[str, str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Small files become one, and files with deleted rows go."""
+    """Small files become one, and files with deleted rows go, by a few tasks."""
     monkeypatch.setattr(maintenance, "MOST_FILES", 2)
     execute(CREATE, *inserts(range(4), 1))
     for value in range(3):
@@ -159,7 +159,9 @@ def test_buckets_are_compacted(
     monkeypatch.setattr(maintenance, "MOST_FILES", 0)
     layout = copy._copies[0]._layout
     assert layout is not None
+    spark.sparkContext.setJobGroup("maintenance", "test")
     Maintenance().after(0, sink, layout, spark)
+    assert max(tasks_of(spark, "maintenance"), default=0) <= 50
     files = sink.files(spark)
     assert {*files} == {0, 1, 2}
     assert all(each.count == 1 for each in files.values())
@@ -171,6 +173,14 @@ def test_buckets_are_compacted(
     assert copy.compare().is_equal
 
 
+def tasks_of(spark: SparkSession, group: str) -> list[int]:
+    """Return the number of tasks of each stage that Spark ran for a group of jobs."""
+    tracker = spark.sparkContext.statusTracker()
+    jobs = [tracker.getJobInfo(number) for number in tracker.getJobIdsForGroup(group)]
+    stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
+    return [stage.numTasks for stage in stages if stage]
+
+
 @DELTALAKE
 @pytest.mark.usefixtures("_small")
 def test_maintenance_that_fails(
@@ -178,7 +188,7 @@ def test_maintenance_that_fails(
 ) -> None:
     """The copy goes on without it."""
 
-    def fail(_: Sink) -> None:
+    def fail(*_: object) -> None:
         failed.append(1)
         raise OSError("no space left")
 
