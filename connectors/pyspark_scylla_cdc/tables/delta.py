@@ -101,7 +101,7 @@ class DeltaLakeSink:
         """See `Sink.buckets`."""
         return self._files.table().transaction_version(BUCKETS) or 1
 
-    def set_buckets(self, count: int) -> None:
+    def set_buckets(self, count: int, spark: SparkSession) -> None:  # noqa: ARG002 - works without it
         """See `Sink.set_buckets`."""
         self._files.note(self._files.table(), BUCKETS, count)
 
@@ -188,7 +188,7 @@ class DeltaLakeSink:
         properties = self._files.writer_properties(table)
         table.optimize.compact(partition_filters=[some], writer_properties=properties)
 
-    def clean(self, spark: SparkSession) -> None:  # noqa: ARG002 - works without Spark
+    def clean(self, spark: SparkSession) -> None:  # noqa: ARG002 - works without it
         """See `Sink.clean`."""
         self._files.table().vacuum(dry_run=False)
 

@@ -112,9 +112,9 @@ class _MergeSink(ABC):
             columns = ", ".join(map(self._added, lacking))
             self._spark.sql(f"ALTER TABLE {self._table} ADD COLUMNS ({columns})")
 
-    def set_buckets(self, count: int) -> None:
+    def set_buckets(self, count: int, spark: SparkSession) -> None:
         """See `Sink.set_buckets`."""
-        self._note(self._spark, {BUCKETS: count})
+        self._note(spark, {BUCKETS: count})
 
     def divide(self, layout: Layout, rows: DataFrame, replacing: Collection[int]) -> None:
         """See `Sink.divide`."""
@@ -323,8 +323,10 @@ class IcebergSink(_MergeSink):
         where = _text(among(layout.columns, buckets))
         self._call("rewrite_data_files", where=where, options=options)
 
-    def clean(self, spark: SparkSession) -> None:  # noqa: ARG002 - Iceberg has procedures for it
+    def clean(self, spark: SparkSession) -> None:  # noqa: ARG002 - see below
         """See `Sink.clean`. The last snapshot then has the notes, whoever wrote the one before."""
+        # The procedure deletes the files of the snapshots that its own session knows: the note is
+        # written in that session too, which refreshes the table there.
         self._note(self._spark, {})
         self._call("expire_snapshots")
 

@@ -101,7 +101,7 @@ class Sink(Protocol):
         """Return the number of buckets; 1 for a target without buckets."""
         ...
 
-    def set_buckets(self, count: int) -> None:
+    def set_buckets(self, count: int, spark: SparkSession) -> None:
         """Record that the copy, which is empty, has this many buckets."""
         ...
 

@@ -44,7 +44,7 @@ def update(
     sink.add_columns(layout)  # only now, because `has` rejects a copy of another table
     if layout.bucket is not None:
         if batch.number == 0 and (count := wanted(expected())) > 1:
-            sink.set_buckets(count)
+            sink.set_buckets(count, changes.sparkSession)
         layout = evolve(layout, buckets=sink.buckets())
     if expiry is not None:
         changes = expiry.with_expired(sink, layout, changes, batch)

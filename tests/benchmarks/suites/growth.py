@@ -169,7 +169,7 @@ def _copies(
     sink, theirs = (engine.target(folder / name) for name in ("ours", "theirs"))
     ours = engine.sink(spark, sink)
     layout = ours.prepare(layout_of(changes))
-    ours.set_buckets(wanted(size * MILLION))
+    ours.set_buckets(wanted(size * MILLION), spark)
     layout = evolve(layout, buckets=ours.buckets())
     for part in range(size):
         rows = _rows(spark, part)
@@ -230,7 +230,7 @@ def _snapshot(spark: SparkSession, served: Served, folder: Path) -> Figure:
     changes = _changes(spark, served, f"deltalake_{SIZES[0]}_near")
     sink = DeltaLakeSink(str(folder))
     layout, seconds = sink.prepare(layout_of(changes)), []
-    sink.set_buckets(wanted(SNAPSHOT * MILLION))
+    sink.set_buckets(wanted(SNAPSHOT * MILLION), spark)
     layout = evolve(layout, buckets=sink.buckets())
     for part in range(SNAPSHOT):
         rows = layout.placed(

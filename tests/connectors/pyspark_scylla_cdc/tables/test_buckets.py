@@ -159,9 +159,9 @@ def test_buckets_are_compacted(
     monkeypatch.setattr(maintenance, "MOST_FILES", 0)
     layout = copy._copies[0]._layout
     assert layout is not None
-    spark.sparkContext.setJobGroup("maintenance", "test")
+    spark.sparkContext.setJobGroup(sink.target, "maintenance")
     Maintenance().after(0, sink, layout, spark)
-    assert max(tasks_of(spark, "maintenance"), default=0) <= 50
+    assert max(tasks_of(spark, sink.target), default=0) <= 50
     files = sink.files(spark)
     assert {*files} == {0, 1, 2}
     assert all(each.count == 1 for each in files.values())
